@@ -5,8 +5,8 @@ use libfuzzer_sys::fuzz_target;
 use walzip_archive::ArchiveError;
 use walzip_archive::packs::file::decode;
 
-const HEADER: [u8; 16] = *b"WZPK\x02\x02\0\0\0\0\0\0\0\0\0\0";
-const ENTRY_LEN: usize = 120;
+const HEADER: [u8; 16] = *b"WZPK\x03\x02\0\0\0\0\0\0\0\0\0\0";
+const ENTRY_LEN: usize = 152;
 const NAMES: [&str; 3] = [
     "000000010000000A000000FE",
     "000000010000000A000000FF",
@@ -29,6 +29,10 @@ fuzz_target!(|input: &[u8]| {
         }
         index.extend_from_slice(blake3::hash(b"").as_bytes());
         index.extend_from_slice(blake3::hash(bytes).as_bytes());
+        // No record, and no end of a transaction.
+        for value in [0, i64::MAX as u64, i64::MIN as u64, 0] {
+            index.extend_from_slice(&value.to_le_bytes());
+        }
         pack.extend_from_slice(bytes);
     }
     // One byte of the index is another one, and one is anywhere.
@@ -37,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
     let index_offset = pack.len() as u64;
     index.extend_from_slice(&index_offset.to_le_bytes());
     index.extend_from_slice(&(count as u32).to_le_bytes());
-    index.extend_from_slice(&2_u32.to_le_bytes());
+    index.extend_from_slice(&3_u32.to_le_bytes());
     let hash = blake3::hash(&index);
     pack.extend_from_slice(&index);
     pack.extend_from_slice(hash.as_bytes());

@@ -140,6 +140,11 @@ impl Way<'_> {
         self.wal.number_at(position)
     }
 
+    /// Where the segment with this number begins.
+    pub(crate) fn begin(&self, number: u64) -> Lsn {
+        Lsn(number.saturating_mul(self.wal.segment_size_bytes.into()))
+    }
+
     /// The number of a segment, if it is one of this size.
     pub(crate) fn number(&self, segment: SegmentName) -> Option<u64> {
         segment.number(self.wal.segment_size_bytes).ok()

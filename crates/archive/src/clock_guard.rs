@@ -29,6 +29,8 @@ pub(crate) const STEP_MIN: SignedDuration = SignedDuration::from_secs(2);
 pub(crate) struct ClockGuard {
     target: Timestamp,
     end: Lsn,
+    /// Otherwise it is where the segment begins in which the recovery ends.
+    end_is_known: bool,
     segment: SegmentName,
     content: Vec<u8>,
 }
@@ -46,6 +48,7 @@ impl ClockGuard {
         is_before.then(|| ClockGuard {
             target,
             end: expected.lsn,
+            end_is_known: !expected.lsn.0.is_multiple_of(u64::from(size)),
             segment,
             content: first_page.to_vec(),
         })
@@ -79,12 +82,22 @@ impl ClockGuard {
     fn refusal(&self, lsn: Lsn, later: Timestamp) -> ArchiveError {
         let (segment, end) = (self.segment, self.end);
         let (time, later) = (shown(self.target), shown(later));
+        let (up_to, to_have_them) = match self.end_is_known {
+            true => (
+                end.to_string(),
+                format!("--target-lsn {end} --target-exclusive"),
+            ),
+            false => (
+                format!("some in the segment at {end}"),
+                "--target-lsn with the position that pg_waldump shows of the last of them"
+                    .to_owned(),
+            ),
+        };
         ArchiveError::Request(format!(
             "a recovery to {time} would end in {segment}: a transaction at {lsn} ended at {later}, by a clock that was \
-             ahead. Others that ended up to {time} come after it, up to {end}. Restore again, from the same backup and \
+             ahead. Others that ended up to {time} come after it, up to {up_to}. Restore again, from the same backup and \
              along the same timeline (recovery_target_timeline in postgresql.auto.conf), and say which position is \
-             meant: --target-lsn {end} --target-exclusive to have them, --target-lsn {lsn} --target-exclusive to end \
-             before it"
+             meant: {to_have_them} to have them, --target-lsn {lsn} --target-exclusive to end before it"
         ))
     }
 }
@@ -131,10 +144,21 @@ mod tests {
         assert!(look(last, range.end).is_ok(), "nothing ended later");
         let almost = before_last.saturating_add(SignedDuration::from_micros(1));
         assert!(look(almost.expect("a time"), range.end).is_ok());
-        let refused = look(before_last, range.end).expect_err("the last one ended later");
-        let said = refused.to_string();
-        let way_out = format!("--target-lsn {} --target-exclusive to have them", range.end);
-        assert!(said.contains(&way_out), "{said}");
+        let known = Lsn(range.end.0 + 40);
+        for (expected, way_out) in [
+            (
+                known,
+                format!("--target-lsn {known} --target-exclusive to have them"),
+            ),
+            (
+                range.end,
+                format!("up to some in the segment at {}", range.end),
+            ),
+        ] {
+            let refused = look(before_last, expected).expect_err("the last one ended later");
+            let said = refused.to_string();
+            assert!(said.contains(&way_out), "{said}");
+        }
         // It is expected to end in this segment.
         let within = Lsn(range.end.0 - 1);
         assert!(look(before_last, within).is_ok());

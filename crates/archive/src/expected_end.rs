@@ -10,7 +10,8 @@ use crate::wal_end::shown;
 /// Where a recovery is expected to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpectedEnd {
-    /// The last record, or the first transaction that ended after the target time.
+    /// The last record, or the first transaction that ended after the target time: where only the index of a pack was
+    /// read, where the segment begins that has it.
     pub lsn: Lsn,
     /// The target time, if it goes to one.
     pub time: Option<Timestamp>,

@@ -15,6 +15,7 @@ use crate::backup_objects::AllObjects;
 use crate::backup_record::{BackupRecord, ListedBackup, of_another};
 use crate::error::ArchiveError;
 use crate::growth::Growth;
+use crate::packed_times::PackedTimes;
 use crate::pins;
 use crate::read_each::read_each;
 use crate::receive::ReceiveState;
@@ -189,7 +190,8 @@ async fn describe(
     objects: &AllObjects,
 ) -> Result<ClusterContent, ArchiveError> {
     let cluster = part.cluster();
-    let listing = part.list_wal().await?;
+    let wal = part.list_wal_objects().await?;
+    let (listing, packed) = (wal.entries(), PackedTimes::of(&wal));
     let own = backups
         .iter()
         .filter(|(record, _)| record.cluster() == Some(cluster));
@@ -231,7 +233,7 @@ async fn describe(
         created: part.created(),
         segment_size_bytes,
         backups,
-        wal: timeline_info::timelines(part, &listing, &stored, segment_size).await?,
+        wal: timeline_info::timelines((part, &packed), &listing, &stored, segment_size).await?,
         stored_wal: StoredWal::of(&listing),
         set_aside: set_aside::list(part).await?,
         growth: Growth::of(&listing, &records, segment_size, Timestamp::now()),

@@ -34,7 +34,7 @@ impl Content {
     pub(crate) fn version(self) -> u8 {
         match self {
             Content::Backup => 1,
-            Content::Wal => 2,
+            Content::Wal => 3,
         }
     }
 }

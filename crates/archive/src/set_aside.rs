@@ -6,6 +6,8 @@
 
 mod from;
 mod order;
+mod staying;
+mod taken;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,6 +49,8 @@ pub struct Move {
     names: Vec<String>,
     /// The packs that move, each whole: all its segments are of one timeline.
     packs: Vec<PackName>,
+    /// Segments of them that stay.
+    staying: Vec<String>,
     /// The first segment that moves of a timeline of which only a part does.
     from: Option<SegmentName>,
     /// The history of that timeline. It is copied, and stays.
@@ -74,6 +78,11 @@ impl Move {
     /// How many objects move.
     pub fn objects(&self) -> usize {
         self.names.len() + self.packs.len()
+    }
+
+    /// Segments of packs that move which stay, as objects of their own.
+    pub fn staying(&self) -> &[String] {
+        &self.staying
     }
 }
 
@@ -124,6 +133,7 @@ pub async fn plan_set_aside(
         timelines: describe(repository, &entries, &timelines, &moving).await?,
         names: histories_last(&single),
         packs,
+        staying: Vec::new(),
         from: None,
         copied: None,
     })
@@ -132,6 +142,7 @@ pub async fn plan_set_aside(
 /// Sets aside what was planned. Whatever interrupts it, planning and doing it again goes on.
 pub async fn set_aside(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {
     let (packs, aside) = (repository.packs(), repository.packs_aside(plan.label));
+    staying::keep(repository, plan).await?;
     for name in plan.names.iter().chain(&plan.copied) {
         let copied = repository.copy_aside(plan.label, name).await;
         copied.map_err(|error| conflict(error, name))?;
@@ -149,6 +160,7 @@ pub async fn set_aside(repository: &Repository, plan: &Move) -> Result<(), Archi
         };
         removed.map_err(|error| conflict(error, &one.to_string()))?;
     }
+    staying::keep_again(repository, plan).await?;
     refuse_newcomers(repository, plan).await?;
     for name in histories {
         let removed = repository.remove_copied_aside(plan.label, name).await;
@@ -183,7 +195,7 @@ pub async fn plan_put_back(
     }
     for pack in &packs {
         if !is_back(repository, label, pack).await? {
-            refuse_taken(repository, pack).await?;
+            taken::refuse_other(repository, &repository.packs_aside(label), pack).await?;
         }
     }
     Ok(Move {
@@ -191,6 +203,7 @@ pub async fn plan_put_back(
         timelines: Vec::new(),
         names: histories_last(&entries),
         packs,
+        staying: Vec::new(),
         from: None,
         copied: None,
     })
@@ -277,6 +290,7 @@ async fn moved_before(
             timelines: Vec::new(),
             names: Vec::new(),
             packs: Vec::new(),
+            staying: Vec::new(),
             from: None,
             copied: None,
         });
@@ -537,16 +551,6 @@ async fn is_back(
 
 fn is_among(pack: &PackName, there: &WalListing) -> bool {
     there.packs.iter().any(|of| of.name == *pack)
-}
-
-/// Refuses to put back a pack of which the archive has a segment.
-async fn refuse_taken(repository: &Repository, pack: &PackName) -> Result<(), ArchiveError> {
-    for name in pack.segments() {
-        if repository.find_wal(&name).await?.is_some() {
-            return Err(ArchiveError::Duplicate { name });
-        }
-    }
-    Ok(())
 }
 
 /// Another object has the name.

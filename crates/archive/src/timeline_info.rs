@@ -12,6 +12,7 @@ use crate::archived_wal::{ArchivedWal, Hole, Reach, Way};
 use crate::backup_record::{BackupRecord, ListedBackup};
 use crate::branches::readable;
 use crate::error::ArchiveError;
+use crate::packed_times::PackedTimes;
 use crate::restore::last_segments;
 use crate::timelines::{self, Timelines};
 use crate::wal_index::{self, RecoveryWindow, SegmentRange, TimelineWal};
@@ -19,7 +20,7 @@ use crate::wal_times::SegmentTimes;
 
 /// Describes the archived WAL by timeline. Of the backups, all files have to be there.
 pub(crate) async fn timelines(
-    repository: &Repository,
+    (repository, packed): (&Repository, &PackedTimes),
     listing: &[WalEntry],
     backups: &[BackupRecord],
     segment_size_bytes: u32,
@@ -40,17 +41,18 @@ pub(crate) async fn timelines(
             timeline.parted_at = Some(at.to_string());
         }
         for range in &mut timeline.ranges {
-            let first = times(repository, &range.first).await?;
-            range.first_time = first.first();
+            let wal = (repository, packed);
+            let first = times(wal, &range.first).await?;
+            range.first_time = first.first;
             range.last_time = match range.first == range.last {
-                true => first.last(),
-                false => times(repository, &range.last).await?.last(),
+                true => first.last,
+                false => times(wal, &range.last).await?.last,
             };
         }
         // `restore` refuses where the history is missing.
         if !timeline.history_missing {
             let windows = Windows::find(&histories, &wal, backups, id)?;
-            timeline.recovery_windows = windows.read(repository).await?;
+            timeline.recovery_windows = windows.read(repository, packed).await?;
         }
         let newest = timeline.recovery_windows.last();
         timeline.restorable_to = newest.map(|window| window.to.clone());
@@ -110,12 +112,32 @@ fn missing(hole: Hole) -> SegmentRange {
     }
 }
 
-async fn times(repository: &Repository, name: &str) -> Result<SegmentTimes, ArchiveError> {
+/// The first and the last time in a segment, for people.
+#[derive(Default)]
+struct FirstAndLast {
+    first: Option<Timestamp>,
+    last: Option<Timestamp>,
+}
+
+async fn times(
+    (repository, packed): (&Repository, &PackedTimes),
+    name: &str,
+) -> Result<FirstAndLast, ArchiveError> {
     let Ok(WalFileName::Segment(segment)) = name.parse() else {
-        return Ok(SegmentTimes::default());
+        return Ok(FirstAndLast::default());
     };
-    let read = SegmentTimes::read(repository, segment).await;
-    Ok(readable(read)?.unwrap_or_default())
+    let brief = packed.get(repository, segment).await?;
+    if let Some(ends) = brief.and_then(|brief| brief.ends) {
+        return Ok(FirstAndLast {
+            first: Some(ends.earliest),
+            last: Some(ends.latest),
+        });
+    }
+    let read = readable(SegmentTimes::read(repository, segment).await)?;
+    Ok(read.map_or(FirstAndLast::default(), |times| FirstAndLast {
+        first: times.first(),
+        last: times.last(),
+    }))
 }
 
 /// The backups on the way to a timeline, where each span of WAL begins that nothing is missing from.
@@ -149,13 +171,18 @@ impl<'a> Windows<'a> {
         Ok(Windows { way, found })
     }
 
-    async fn read(&self, repository: &Repository) -> Result<Vec<RecoveryWindow>, ArchiveError> {
+    async fn read(
+        &self,
+        repository: &Repository,
+        packed: &PackedTimes,
+    ) -> Result<Vec<RecoveryWindow>, ArchiveError> {
         let mut windows = Vec::new();
         for (backup, reach) in &self.found {
             windows.push(RecoveryWindow {
                 backup: backup.label.clone(),
                 from: backup.stop,
-                to: last_segments::read(repository, &self.way, reach, backup.stop).await?,
+                to: last_segments::read((repository, packed), &self.way, reach, backup.stop)
+                    .await?,
                 then_missing: reach.hole.map(missing),
             });
         }

@@ -14,6 +14,7 @@ use walzip_repo::Repository;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::stored_wal::StoredWal;
+use crate::times_in_brief::TimesInBrief;
 
 /// A record with a time, and where it begins.
 #[derive(Clone, Debug)]
@@ -58,6 +59,22 @@ impl SegmentTimes {
             }
         }
         times
+    }
+
+    /// The same as the index of a pack has it.
+    pub(crate) fn in_brief(&self) -> TimesInBrief {
+        let mut brief = TimesInBrief {
+            last_record: self.last_record,
+            ends: None,
+        };
+        for timed in &self.timed {
+            if let (TimedRecord::TransactionEnd { committed, .. }, Some(time)) =
+                (&timed.record, timed.time())
+            {
+                brief.add_end(time, *committed);
+            }
+        }
+        brief
     }
 
     /// The earliest time in the segment, for people.

@@ -83,6 +83,14 @@ impl PackName {
     pub(crate) fn directory(&self) -> &str {
         &self.directory
     }
+
+    /// Whether both have a segment.
+    fn overlaps(&self, other: &PackName) -> bool {
+        let end = |name: &PackName| u64::from(name.first) + u64::from(name.count);
+        self.directory == other.directory
+            && u64::from(self.first) < end(other)
+            && u64::from(other.first) < end(self)
+    }
 }
 
 impl fmt::Display for PackName {
@@ -180,6 +188,14 @@ impl WalPacks {
             .list_below(&format!("{}/{directory}", self.prefix))
             .await?;
         packs.retain(|pack| pack.name.index_of(segment).is_some());
+        Ok(packs)
+    }
+
+    /// The packs that have a segment of this one, and this one itself if it is there.
+    pub async fn overlapping(&self, name: &PackName) -> Result<Vec<WalPack>, RepoError> {
+        let directory = format!("{}/{}", self.prefix, name.directory());
+        let mut packs = self.list_below(&directory).await?;
+        packs.retain(|pack| pack.name.overlaps(name));
         Ok(packs)
     }
 
@@ -364,6 +380,24 @@ mod tests {
             "0000000100000000FFFFFFFF-2-1",
         ] {
             assert!(text.parse::<PackName>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn packs_overlap_that_have_a_segment_in_common() {
+        let name = |text: &str| text.parse::<PackName>().expect("a name");
+        let pack = name("000000010000000000000040-64-1");
+        for (other, overlaps) in [
+            ("000000010000000000000040-64-2", true),
+            ("000000010000000000000020-33-1", true),
+            ("000000010000000000000020-32-1", false),
+            ("00000001000000000000007F-2-1", true),
+            ("000000010000000000000080-2-1", false),
+            ("000000010000000000000050-1-1", true),
+            ("000000020000000000000040-64-1", false),
+        ] {
+            assert_eq!(pack.overlaps(&name(other)), overlaps, "{other}");
+            assert_eq!(name(other).overlaps(&pack), overlaps, "{other}");
         }
     }
 

@@ -19,6 +19,7 @@ use super::testing;
 use crate::coding::{self, Beginning, off_the_runtime};
 use crate::error::ArchiveError;
 use crate::wal_object;
+use crate::wal_times::SegmentTimes;
 
 /// A pack that is not stored yet, of which every segment was decoded and compared.
 pub(super) struct EncodedPack {
@@ -138,6 +139,7 @@ async fn encode_once(
     for candidate in candidates {
         let name = &candidate.name;
         let Some(object) = part.get_wal(name).await? else {
+            warn_of_gone(name);
             return Ok(None);
         };
         building.objects.push(blake3::hash(&object).into());
@@ -163,6 +165,14 @@ async fn encode_once(
         return Ok(None);
     }
     Ok(Some((PackName::new(&first.name, count, newest)?, building)))
+}
+
+/// That a segment is gone that was there when it was planned what to pack.
+pub(super) fn warn_of_gone(name: &str) {
+    tracing::warn!(
+        "{name} and what follows it are not packed now: it has expired, was set aside, or was packed by another \
+         walzip pack meanwhile"
+    );
 }
 
 /// After this number of segments that were told from those before them, the next one may begin anew.
@@ -211,7 +221,8 @@ impl Building {
             })?;
             #[cfg(test)]
             let member = testing::encoded(&name, member);
-            let fitted = self.pack.push(&name, &segment, member);
+            let times = SegmentTimes::of(&segment).in_brief();
+            let fitted = self.pack.push(&name, (&segment, times), member);
             Ok((self, fitted))
         })
         .await

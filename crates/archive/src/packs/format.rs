@@ -11,11 +11,14 @@ use walzip_repo::layout::{MAX_PACK_BYTES, MAX_PACK_ORIGINAL_BYTES, MAX_PACK_SEGM
 
 use super::scratch::Scratch;
 use crate::pack_header::{self, Content, HEADER_LEN};
+use crate::times_in_brief::TimesInBrief;
 
 /// Length of a segment's entry in the index, in bytes.
-const ENTRY_LEN: usize = NAME_LEN + 4 * 8 + 2 * HASH_LEN;
+const ENTRY_LEN: usize = ENTRY_LEN_V2 + TimesInBrief::LEN;
+/// The same in version 2, which says nothing of times.
+const ENTRY_LEN_V2: usize = NAME_LEN + 4 * 8 + 2 * HASH_LEN;
 /// The same in version 1, where all segments are told from the first one on.
-const ENTRY_LEN_V1: usize = ENTRY_LEN - 8;
+const ENTRY_LEN_V1: usize = ENTRY_LEN_V2 - 8;
 /// Length of the trailer, in bytes.
 pub(crate) const TRAILER_LEN: usize = 16 + HASH_LEN + TRAILER_MAGIC.len();
 /// The last bytes of a pack.
@@ -45,6 +48,8 @@ pub(crate) struct Member {
     pub(crate) original_hash: [u8; HASH_LEN],
     /// BLAKE3 of its bytes in the pack.
     pub(crate) hash: [u8; HASH_LEN],
+    /// What its records say of time, which packs of versions 1 and 2 do not say.
+    pub(crate) times: Option<TimesInBrief>,
 }
 
 impl Member {
@@ -100,7 +105,12 @@ impl PackBuilder {
 
     /// Appends a segment, unless the pack would be longer or hold more than packs may. It is told
     /// from those before it, or begins anew.
-    pub(crate) fn push(&mut self, name: &str, segment: &[u8], encoded: EncodedMember) -> bool {
+    pub(crate) fn push(
+        &mut self,
+        name: &str,
+        (segment, times): (&[u8], TimesInBrief),
+        encoded: EncodedMember,
+    ) -> bool {
         let last = self.members.last();
         let begins = last.map(|last| last.begins);
         let offset = last.map_or(HEADER_LEN as u64, Member::end);
@@ -118,6 +128,7 @@ impl PackBuilder {
                 .unwrap_or(self.members.len()),
             original_hash: blake3::hash(segment).into(),
             hash: blake3::hash(&encoded.bytes).into(),
+            times: Some(times),
         };
         if member.end() + rest_len as u64 > MAX_PACK_BYTES as u64
             || count > MAX_PACK_SEGMENTS
@@ -172,6 +183,7 @@ fn end(members: &[Member], index_offset: u64) -> Vec<u8> {
         }
         end.extend_from_slice(&member.original_hash);
         end.extend_from_slice(&member.hash);
+        end.extend_from_slice(&member.times.unwrap_or_default().to_bytes());
     }
     end.extend_from_slice(&index_offset.to_le_bytes());
     let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
@@ -210,7 +222,8 @@ pub(crate) fn read_index(name: &PackName, size: u64, end: &[u8]) -> Result<Index
     }
     let (version, entry_len) = match read_u32(trailer, 12) {
         Some(0) => (1, ENTRY_LEN_V1),
-        Some(2) => (2, ENTRY_LEN),
+        Some(2) => (2, ENTRY_LEN_V2),
+        Some(3) => (3, ENTRY_LEN),
         _ => return wrong("its end is of a version that is not known to this walzip"),
     };
     let index_len = name.count() * entry_len;
@@ -247,6 +260,10 @@ fn read_member(entry: &[u8]) -> Option<Member> {
         ENTRY_LEN_V1 => (0, NAME_LEN + 24),
         _ => (read_u64(entry, NAME_LEN + 24)?, NAME_LEN + 32),
     };
+    let times = match entry.len() {
+        ENTRY_LEN => Some(TimesInBrief::from_bytes(entry.get(ENTRY_LEN_V2..)?)?),
+        _ => None,
+    };
     Some(Member {
         name: name.to_owned(),
         offset: read_u64(entry, NAME_LEN)?,
@@ -255,6 +272,7 @@ fn read_member(entry: &[u8]) -> Option<Member> {
         begins: usize::try_from(begins).ok()?,
         original_hash: hash(hashes)?,
         hash: hash(hashes + HASH_LEN)?,
+        times,
     })
 }
 
@@ -302,7 +320,9 @@ fn check_members(name: &PackName, members: &[Member], index_offset: u64) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jiff::Timestamp;
     use std::time::{Duration, SystemTime};
+    use walzip_pgformat::Lsn;
 
     const SPECIFICATION: &str = include_str!("../../../../docs/format/wal-packs.md");
 
@@ -316,9 +336,20 @@ mod tests {
         for (number, segment) in name(count).segments().enumerate() {
             let original = vec![number as u8; 1 << 20];
             let encoded = member(&vec![number as u8; 10 + number], number == 2);
-            assert!(pack.push(&segment, &original, encoded));
+            assert!(pack.push(&segment, (&original, times(number)), encoded));
         }
         pack.finish().expect("a pack").concat()
+    }
+
+    fn times(number: usize) -> TimesInBrief {
+        let mut times = TimesInBrief {
+            last_record: Some(Lsn(0x1000 * (1 + number as u64))),
+            ends: None,
+        };
+        for second in [1_764_072_000, 1_764_071_000].iter().take(number) {
+            times.add_end(Timestamp::from_second(*second).expect("a time"), true);
+        }
+        times
     }
 
     fn member(bytes: &[u8], begins_anew: bool) -> EncodedMember {
@@ -340,6 +371,7 @@ mod tests {
             ("CONTENT_WAL", (Content::Wal as u8).to_string()),
             ("HEADER_LEN", HEADER_LEN.to_string()),
             ("ENTRY_LEN", ENTRY_LEN.to_string()),
+            ("ENTRY_LEN_V2", ENTRY_LEN_V2.to_string()),
             ("ENTRY_LEN_V1", ENTRY_LEN_V1.to_string()),
             ("TRAILER_LEN", TRAILER_LEN.to_string()),
             ("TRAILER_MAGIC", text(&TRAILER_MAGIC)),
@@ -358,7 +390,7 @@ mod tests {
         assert_eq!(pack.len(), 16 + 10 + 11 + 2 * ENTRY_LEN + TRAILER_LEN);
         assert_eq!(
             hash.as_str(),
-            "8116bc106b9e3bb0854ebd0df7a83975148efdebf71ec4b936f01971044c8b96"
+            "967ffae9bec47eec0823ab7602e3ebe41c5aeed0c68fd23b2a5d106e80c23ea9"
         );
         let index = read(2, &pack).expect("an index");
         assert_eq!(begins(&self::pack(4)), [0, 0, 2, 2]);
@@ -370,30 +402,57 @@ mod tests {
         );
     }
 
-    /// What version 1 wrote is read.
-    #[test]
-    fn a_pack_of_version_1_is_read() {
-        let pack = pack(2);
-        let (index, trailer) = (pack.len() - TRAILER_LEN - 2 * ENTRY_LEN, TRAILER_LEN);
+    /// The same segments as an earlier version wrote them: what its trailer says of the version, and what it left
+    /// out of each entry.
+    fn earlier(
+        pack: &[u8],
+        version: u8,
+        (number, left_out): (u32, std::ops::Range<usize>),
+    ) -> Vec<u8> {
+        let index = pack.len() - TRAILER_LEN - 2 * ENTRY_LEN;
         let mut older = pack[..index].to_vec();
-        older[4] = 1;
-        for entry in pack[index..pack.len() - trailer].chunks_exact(ENTRY_LEN) {
-            older.extend_from_slice(&entry[..NAME_LEN + 24]);
-            older.extend_from_slice(&entry[NAME_LEN + 32..]);
+        older[4] = version;
+        for entry in pack[index..pack.len() - TRAILER_LEN].chunks_exact(ENTRY_LEN) {
+            older.extend_from_slice(&entry[..left_out.start]);
+            older.extend_from_slice(&entry[left_out.end..ENTRY_LEN_V2]);
         }
         older.extend_from_slice(&(index as u64).to_le_bytes());
-        older.extend_from_slice(&[2, 0, 0, 0, 0, 0, 0, 0]);
+        older.extend_from_slice(&2_u32.to_le_bytes());
+        older.extend_from_slice(&number.to_le_bytes());
         let hash = blake3::hash(&older[index..]);
         older.extend_from_slice(hash.as_bytes());
         older.extend_from_slice(&TRAILER_MAGIC);
-        assert_eq!(
-            blake3::hash(&older).to_hex().as_str(),
-            "d6cc6eb1f963bd4048b4189444ed520c74bb5ad363a4c04c0215257b95b1e717"
-        );
-        let (older, newer) = (read(2, &older), read(2, &pack));
-        let (older, newer) = (older.expect("an index"), newer.expect("an index"));
-        assert_eq!((older.version, newer.version), (1, 2));
-        assert_eq!(older.members, newer.members);
+        older
+    }
+
+    /// What versions 1 and 2 wrote is read.
+    #[test]
+    fn packs_of_earlier_versions_are_read() {
+        let pack = pack(2);
+        let mut newer = read(2, &pack).expect("an index");
+        assert_eq!(newer.version, 3);
+        newer
+            .members
+            .iter_mut()
+            .for_each(|member| member.times = None);
+        for (version, differs, hash) in [
+            (
+                1,
+                (0, NAME_LEN + 24..NAME_LEN + 32),
+                "d6cc6eb1f963bd4048b4189444ed520c74bb5ad363a4c04c0215257b95b1e717",
+            ),
+            (
+                2,
+                (2, ENTRY_LEN_V2..ENTRY_LEN_V2),
+                "8116bc106b9e3bb0854ebd0df7a83975148efdebf71ec4b936f01971044c8b96",
+            ),
+        ] {
+            let older = earlier(&pack, version, differs);
+            assert_eq!(blake3::hash(&older).to_hex().as_str(), hash);
+            let older = read(2, &older).expect("an index");
+            assert_eq!(older.version, version);
+            assert_eq!(older.members, newer.members);
+        }
     }
 
     fn begins(pack: &[u8]) -> Vec<usize> {
@@ -424,7 +483,7 @@ mod tests {
             let mut builder = PackBuilder::new(Scratch::in_memory());
             for (number, segment) in name(2).segments().enumerate() {
                 let encoded = member(&[number as u8; 10], false);
-                assert!(builder.push(&segment, &[0; 1 << 20], encoded));
+                assert!(builder.push(&segment, (&[0; 1 << 20], times(0)), encoded));
             }
             change(&mut builder.members[1]);
             read(2, &builder.finish().expect("a pack").concat())
@@ -450,7 +509,7 @@ mod tests {
     fn bytes_that_have_changed_make_no_pack() {
         let mut builder = PackBuilder::new(Scratch::in_memory());
         for segment in name(2).segments() {
-            assert!(builder.push(&segment, &[0; 1 << 20], member(b"bytes", false)));
+            assert!(builder.push(&segment, (&[0; 1 << 20], times(0)), member(b"bytes", false)));
         }
         assert!(builder.finish().is_ok());
         builder.members[1].hash[0] ^= 1;
@@ -462,17 +521,17 @@ mod tests {
         let mut pack = PackBuilder::new(Scratch::in_memory());
         let segments = name(MAX_PACK_SEGMENTS).segments().collect::<Vec<_>>();
         for segment in &segments {
-            assert!(pack.push(segment, &[0; 1 << 20], member(b"x", false)));
+            assert!(pack.push(segment, (&[0; 1 << 20], times(0)), member(b"x", false)));
         }
         assert!(!pack.push(
             "000000010000000A000001FE",
-            &[0; 1 << 20],
+            (&[0; 1 << 20], times(0)),
             member(b"x", false)
         ));
         let mut pack = PackBuilder::new(Scratch::in_memory());
         let long = member(&vec![0; MAX_PACK_BYTES - 1000], false);
-        assert!(pack.push(&segments[0], b"x", long));
-        assert!(!pack.push(&segments[1], b"x", member(&[0; 1000], false)));
+        assert!(pack.push(&segments[0], (b"x", times(0)), long));
+        assert!(!pack.push(&segments[1], (b"x", times(0)), member(&[0; 1000], false)));
         let len = pack.finish().expect("a pack").concat().len();
         assert!(len <= MAX_PACK_BYTES, "{len}");
     }

@@ -14,7 +14,7 @@ use walzip_codec::Level;
 use walzip_repo::layout::MAX_PACK_SEGMENTS;
 use walzip_repo::{PackName, PutOutcome, Repository, WalPack};
 
-use super::encoding::encode;
+use super::encoding::{encode, warn_of_gone};
 use super::plan::{Candidate, Plan, Rules};
 use super::reading::is_damage;
 use super::settling::{OwnPack, ProvenPack, prove, read_back};
@@ -195,8 +195,16 @@ impl Work<'_> {
         };
         let name = encoded.name;
         let first = name.segment(0).unwrap_or_default();
-        // It expired, or its timeline was set aside, while it was encoded.
         if self.part.find_single(&first).await?.is_none() {
+            warn_of_gone(&first);
+            return Ok(None);
+        }
+        let beside = self.part.packs().overlapping(&name).await?;
+        if let Some(other) = beside.iter().find(|pack| pack.name != name) {
+            tracing::warn!(
+                "pack {name} is not put: {} has segments of it, and came meanwhile; is another walzip pack at work?",
+                other.name
+            );
             return Ok(None);
         }
         // Where there is one of its name already, of another process, that one is proven.

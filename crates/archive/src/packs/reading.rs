@@ -15,6 +15,7 @@ use crate::error::ArchiveError;
 use crate::pack_header::{self, Content, HEADER_LEN};
 #[cfg(test)]
 use crate::packs::testing::Spoiling;
+use crate::times_in_brief::TimesInBrief;
 
 /// So much of a pack is read at once, unless a segment has more.
 const READ_BYTES: u64 = 8 << 20;
@@ -61,6 +62,16 @@ impl PackReader {
     /// Its segments.
     pub(super) fn members(&self) -> &[Member] {
         &self.index.members
+    }
+
+    /// BLAKE3 of a segment of it, before it was encoded.
+    pub(crate) fn original_hash(&self, index: usize) -> Option<[u8; 32]> {
+        Some(self.members().get(index)?.original_hash)
+    }
+
+    /// What a segment of it says of time, if the pack says so.
+    pub(crate) fn times(&self, index: usize) -> Option<TimesInBrief> {
+        self.members().get(index)?.times
     }
 
     /// The size of its segments.

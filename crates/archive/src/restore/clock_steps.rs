@@ -12,6 +12,10 @@
 //! time is read, too, and after where the recovery would end, what was archived before the time. Where the
 //! store's clock is another one, or everything came later by a copy, that only finds less.
 //!
+//! The index of a pack says when transactions ended in each segment, unless an older walzip made it. That is enough
+//! where no clock was set back: nothing of the pack is decoded then. The recovery is expected to end in a segment, and
+//! where in it is not known.
+//!
 //! What is not read, `archive-get` looks at when the recovery asks for it ([`crate::clock_guard`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +31,8 @@ use crate::backup_record::BackupRecord;
 use crate::clock_guard::STEP_MIN;
 use crate::error::ArchiveError;
 use crate::expected_end::ExpectedEnd;
+use crate::packed_times::PackedTimes;
+use crate::times_in_brief::TimesInBrief;
 use crate::wal_end::shown;
 use crate::wal_times::{SegmentTimes, Timed};
 
@@ -49,8 +55,10 @@ const ARCHIVED_NEAR_MAX: usize = 1024;
 const NEAR: usize = 2;
 
 /// What is known of the segments of an archive without reading them.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Listed {
+    /// What packs say of their segments.
+    pub(super) packed: PackedTimes,
     /// Those that only packs have, but for the first of each: they take seconds to read.
     deep: BTreeSet<SegmentName>,
     /// When each was archived, by the store's clock; of those in a pack, when the last one was.
@@ -63,8 +71,10 @@ impl Listed {
             let archived = Timestamp::try_from(entry.modified).ok()?;
             Some((entry.name.parse::<SegmentName>().ok()?, archived))
         });
+        let packed = PackedTimes::of(wal);
         Listed {
-            deep: deep_in_packs(wal),
+            deep: packed.deep().collect(),
+            packed,
             archived: archived.collect(),
         }
     }
@@ -106,12 +116,14 @@ pub(super) async fn check(
 ) -> Result<Option<ExpectedEnd>, ArchiveError> {
     let (from, deep) = (backup.stop, &listed.deep);
     let first = way.number_at(from.lsn);
-    let open = stretches((way, deep), (first, last))?;
-    let is_later = async |number| {
-        let times = read(repository, way, number).await?;
-        let last = times.last_transaction(from.lsn);
-        Ok(last.map(|time| time > target))
+    let wal = Wal {
+        repository,
+        listed,
+        way,
+        from: from.lsn,
     };
+    let open = stretches((way, deep), (first, last))?;
+    let is_later = async |number| Ok(wal.latest_end(number).await?.map(|time| time > target));
     let mut chosen = near(&open, is_later).await?;
     chosen.extend(listed.archived_near(way, last, target));
     for switch in way.switches() {
@@ -119,25 +131,85 @@ pub(super) async fn check(
         chosen.extend(number.saturating_sub(1)..=number + 1);
     }
     chosen.retain(|number| (first..=last).contains(number));
-    let ends_in = async |number| {
-        let mut times = read(repository, way, number).await?;
-        times.timed.retain(|timed| timed.lsn >= from.lsn);
-        let ends = times.timed.iter().filter_map(|timed| match timed.record {
-            TimedRecord::TransactionEnd { committed, .. } => {
-                timed.time().map(|time| (timed.lsn, time, committed))
-            }
-            _ => None,
-        });
-        Ok(ends.collect())
-    };
     let goes_on = |number| listed.may_go_on_before(way, number, target);
-    let seen = look((chosen, last), target, ends_in, goes_on).await?;
+    let in_brief = async |number| wal.ends_in_brief(number).await;
+    let mut seen = look((chosen.clone(), last), target, in_brief, goes_on).await?;
+    if seen.left_out.is_some() {
+        let whole = async |number| wal.ends(number).await;
+        seen = look((chosen, last), target, whole, goes_on).await?;
+    }
     seen.refuse(way.goal())?;
     Ok(seen.end.map(|(lsn, _)| ExpectedEnd {
         lsn,
         time: Some(target),
     }))
 }
+
+/// The WAL from the end of a backup on.
+struct Wal<'w> {
+    repository: &'w Repository,
+    listed: &'w Listed,
+    way: &'w Way<'w>,
+    from: Lsn,
+}
+
+impl Wal<'_> {
+    /// What a pack says of a segment, if all of the segment counts.
+    async fn brief(&self, number: u64) -> Result<Option<TimesInBrief>, ArchiveError> {
+        if number <= self.way.number_at(self.from) {
+            return Ok(None);
+        }
+        let segment = self.way.segment(number)?;
+        self.listed.packed.get(self.repository, segment).await
+    }
+
+    /// The latest end of a transaction in a segment.
+    async fn latest_end(&self, number: u64) -> Result<Option<Timestamp>, ArchiveError> {
+        if let Some(brief) = self.brief(number).await? {
+            return Ok(brief.ends.map(|ends| ends.latest));
+        }
+        let times = read(self.repository, self.way, number).await?;
+        Ok(times.last_transaction(self.from))
+    }
+
+    /// The ends of transactions in a segment.
+    async fn ends(&self, number: u64) -> Result<Vec<End>, ArchiveError> {
+        let times = read(self.repository, self.way, number).await?;
+        let counted = times.timed.iter().filter(|timed| timed.lsn >= self.from);
+        let ends = counted.filter_map(|timed| match timed.record {
+            TimedRecord::TransactionEnd { committed, .. } => {
+                timed.time().map(|time| (timed.lsn, time, committed))
+            }
+            _ => None,
+        });
+        Ok(ends.collect())
+    }
+
+    /// What a pack says of a segment, as far as that is enough; otherwise all ends in it.
+    async fn ends_in_brief(&self, number: u64) -> Result<Vec<End>, ArchiveError> {
+        let brief = self.brief(number).await?;
+        match brief.and_then(|brief| in_brief(self.way.begin(number), brief)) {
+            Some(ends) => Ok(ends),
+            None => self.ends(number).await,
+        }
+    }
+}
+
+/// The earliest and the latest end in a segment, as if they were commits at its begin. Nothing where the clock was set
+/// back between ends in it: which of them was where has to be known then.
+fn in_brief(begin: Lsn, brief: TimesInBrief) -> Option<Vec<End>> {
+    match brief.ends {
+        None => Some(Vec::new()),
+        Some(ends) if ends.set_back >= STEP_MIN => None,
+        Some(ends) => Some(vec![
+            (begin, ends.earliest, true),
+            (begin, ends.latest, true),
+        ]),
+    }
+}
+
+/// The end of a transaction: where it is, when it was, and whether it is a commit.
+type End = (Lsn, Timestamp, bool);
 
 /// Refuses a backup that ended before the target by the clock, and comes after transactions that ended later: the target
 /// is before it where the clock was right.
@@ -149,6 +221,12 @@ pub(super) async fn check_backup(
 ) -> Result<(), ArchiveError> {
     let (start, stop) = (backup.start.lsn, backup.stop.time);
     for number in listed.archived_near(way, way.number_at(start), target) {
+        let brief = listed.packed.get(repository, way.segment(number)?).await?;
+        let is_before =
+            |latest: Timestamp| latest <= target || latest.duration_since(stop) < STEP_MIN;
+        if brief.is_some_and(|brief| brief.ends.is_none_or(|ends| is_before(ends.latest))) {
+            continue;
+        }
         let times = read(repository, way, number).await?;
         let is_later = |timed: &&Timed| {
             let is_end = matches!(timed.record, TimedRecord::TransactionEnd { .. });
@@ -195,23 +273,6 @@ pub(super) fn warn_of_backups<'r>(
             other.label
         );
     }
-}
-
-/// The segments that only packs have, but for the first of each.
-fn deep_in_packs(wal: &WalListing) -> BTreeSet<SegmentName> {
-    let mut deep: BTreeSet<SegmentName> = BTreeSet::new();
-    for pack in &wal.packs {
-        let later = pack.name.segments().skip(1);
-        deep.extend(later.filter_map(|name| name.parse::<SegmentName>().ok()));
-    }
-    let single = wal.single.iter().map(|entry| entry.name.as_str());
-    let first = wal.packs.iter().filter_map(|pack| pack.name.segment(0));
-    for name in single.map(str::to_owned).chain(first) {
-        if let Ok(name) = name.parse::<SegmentName>() {
-            deep.remove(&name);
-        }
-    }
-    deep
 }
 
 /// The segments of a timeline on the way.
@@ -302,7 +363,7 @@ async fn first_later(
 async fn look(
     (mut chosen, last): (BTreeSet<u64>, u64),
     target: Timestamp,
-    ends_in: impl AsyncFn(u64) -> Result<Vec<(Lsn, Timestamp, bool)>, ArchiveError>,
+    ends_in: impl AsyncFn(u64) -> Result<Vec<End>, ArchiveError>,
     goes_on: impl Fn(u64) -> bool,
 ) -> Result<Seen, ArchiveError> {
     let mut seen = Seen::new(target);
@@ -383,149 +444,4 @@ impl Seen {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-
-    /// Commits at seconds, in the order of the WAL, and whether a recovery to second 100 is refused.
-    fn refused(seconds: &[i64]) -> bool {
-        let time = |second| Timestamp::from_second(second).expect("a time");
-        let mut seen = Seen::new(time(100));
-        for (number, &second) in seconds.iter().enumerate() {
-            seen.add(Lsn(number as u64), time(second), true);
-        }
-        seen.refuse(TimelineId(1)).is_err()
-    }
-
-    #[test]
-    fn only_what_would_be_left_out_is_refused() {
-        assert!(!refused(&[98, 99, 100, 101, 102]));
-        // Written late, not set back.
-        assert!(!refused(&[99, 101, 100, 102]));
-        assert!(refused(&[99, 103, 100, 104]));
-        // The first later one counts, even if the others are older.
-        assert!(refused(&[50, 4000, 51, 52]));
-        // Set back before the target, or all after it.
-        assert!(!refused(&[99, 60, 61, 101, 102]));
-        assert!(!refused(&[99, 130, 110, 131]));
-    }
-
-    /// Of a WAL with a commit in each segment, at these seconds: what a recovery to a second is refused with.
-    /// Of so many the first one is read soon.
-    async fn refusal(stretches: &[Vec<(u64, i64)>], in_pack: u64, target: i64) -> Option<[u64; 2]> {
-        let time = |second| Timestamp::from_second(second).expect("a time");
-        let of: BTreeMap<u64, i64> = stretches.concat().into_iter().collect();
-        let numbers: Vec<Stretch> = stretches
-            .iter()
-            .map(|stretch| {
-                let all: Vec<u64> = stretch.iter().map(|(number, _)| *number).collect();
-                let soon = all.iter().filter(|number| *number % in_pack == 0);
-                Stretch {
-                    soon: soon.copied().collect(),
-                    all,
-                }
-            })
-            .collect();
-        let is_later = async |number| {
-            assert_eq!(number % in_pack, 0, "it is read soon");
-            Ok(Some(of[&number] > target))
-        };
-        let chosen = near(&numbers, is_later).await.expect("chosen");
-        let chosen_max = 4 * NEAR + 2 + in_pack as usize;
-        assert!(chosen.len() <= chosen_max * numbers.len());
-        let ends_in = async |number| Ok(vec![(Lsn(number), time(of[&number]), true)]);
-        let last = of.last_key_value().map_or(0, |(number, _)| *number);
-        let seen = look((chosen, last), time(target), ends_in, |_| false).await;
-        let seen = seen.expect("looked at");
-        seen.refuse(TimelineId(1)).err()?;
-        Some([seen.end?.0.0, seen.left_out?.0.0])
-    }
-
-    #[tokio::test]
-    async fn both_places_of_a_time_are_found_on_timelines_of_any_length() {
-        // Until segment 100 a minute for each; then a standby goes on whose clock is ten minutes behind.
-        let first: Vec<(u64, i64)> = (0..100)
-            .map(|number| (number, 60 * number as i64))
-            .collect();
-        for length in [20, 50, 200, 500] {
-            let second = (100..100 + length).map(|number| (number, 60 * (number as i64 - 10)));
-            let stretches = [first.clone(), second.collect()];
-            for in_pack in [1, 16, 64] {
-                // The first later one, and the last up to the time.
-                let refused = refusal(&stretches, in_pack, 95 * 60 + 30).await;
-                assert_eq!(refused, Some([96, 105]), "{length} {in_pack}");
-                assert_eq!(refusal(&stretches, in_pack, 99 * 60 + 30).await, None);
-                assert_eq!(refusal(&stretches, in_pack, 50 * 60).await, None);
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn a_step_within_a_pack_is_found_where_the_target_is_in_it() {
-        // From segment 70 on, the clock is five minutes behind.
-        let behind = |number| if number < 70 { 0 } else { 5 };
-        let all = (0..200).map(|number| (number, 60 * (number as i64 - behind(number))));
-        let all: Vec<(u64, i64)> = all.collect();
-        for in_pack in [1, 16, 64] {
-            let found = refusal(std::slice::from_ref(&all), in_pack, 67 * 60 + 30).await;
-            assert_eq!(found, Some([68, 72]), "{in_pack}");
-        }
-    }
-
-    #[tokio::test]
-    async fn the_first_later_segment_is_found_among_others_in_which_no_transaction_ends() {
-        let said = |text: &str| -> Vec<Option<bool>> {
-            let of = |byte| match byte {
-                b'<' => Some(false),
-                b'>' => Some(true),
-                _ => None,
-            };
-            text.bytes().map(of).collect()
-        };
-        for (text, expected) in [
-            ("", (0, 0)),
-            ("....", (0, 4)),
-            ("<<<<", (4, 4)),
-            (">>>>", (0, 0)),
-            ("<<>>>>", (2, 2)),
-            ("<..........>", (1, 11)),
-            ("<<<.>..........", (3, 4)),
-            ("<<<.>...>>.....>", (3, 4)),
-            ("..........<>", (11, 11)),
-            (".>..........", (0, 1)),
-        ] {
-            let said = said(text);
-            let segments: Vec<u64> = (0..said.len() as u64).collect();
-            let read = std::cell::Cell::new(0);
-            let is_later = async |number: u64| {
-                read.set(read.get() + 1);
-                Ok(said[number as usize])
-            };
-            let found = first_later(&segments, is_later).await.expect("read");
-            assert_eq!(found, expected, "{text}");
-            assert!(read.get() <= segments.len(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_refusal_names_both_positions() {
-        let time = |second| Timestamp::from_second(second).expect("a time");
-        let mut seen = Seen::new(time(100));
-        for (lsn, second) in [
-            (0x200, 99),
-            (0x300, 110),
-            (0x400, 90),
-            (0x500, 95),
-            (0x600, 111),
-        ] {
-            seen.add(Lsn(lsn), time(second), true);
-        }
-        let said = seen.refuse(TimelineId(3)).expect_err("refused").to_string();
-        assert!(said.contains("--target-timeline 3"), "{said}");
-        assert!(
-            said.contains("--target-lsn 0/300 --target-exclusive"),
-            "{said}"
-        );
-        assert!(said.contains("--target-lsn 0/500 "), "{said}");
-    }
-}
+mod tests;

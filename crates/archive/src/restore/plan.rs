@@ -495,7 +495,8 @@ impl<'a> Planner<'a> {
     ) -> Result<(WalEnd, Option<ExpectedEnd>), ArchiveError> {
         let way = self.wal.way(&self.timelines, timeline);
         let reach = way.reach(self.wal.number_at(backup.start.lsn))?;
-        let end = last_segments::read(self.repository, &way, &reach, backup.stop).await?;
+        let packed = (self.repository, &self.listed_wal.packed);
+        let end = last_segments::read(packed, &way, &reach, backup.stop).await?;
         if let Some(missing) = self.missing(backup)? {
             let label = &backup.label;
             let reason = format!("{label} needs {missing}, which is not archived");
@@ -529,7 +530,7 @@ impl<'a> Planner<'a> {
                 }
                 let others = self.records.iter().filter(is_on_way);
                 clock_steps::warn_of_backups(backup, others, *time);
-                last_segments::has_transaction_after(repository, way, &reach, from, *time).await?
+                last_segments::has_transaction_after(packed, way, &reach, from, *time).await?
             }
             // Found already, or left to the server with a backup that was asked for.
             RecoveryTarget::Name(_) | RecoveryTarget::Xid(_) => {

@@ -86,11 +86,11 @@ pub async fn plan_set_aside_from(
     let needs = |segment: SegmentName| part.has(segment) || whole.contains(&segment.timeline);
     let what = format!("timeline {} from {from} on", from.timeline);
     refuse_backups(repository, &what, needs).await?;
-    let packs = packs_of(
+    let (packs, staying) = packs_of(
         objects.packs.into_iter().map(|pack| pack.name),
         &part,
         &whole,
-    )?;
+    );
     let single = objects.single.iter();
     let single = single.filter(|entry| part.has_file(&entry.name)).cloned();
     let of_whole: Vec<WalEntry> = of_timelines(&objects.single, &whole).cloned().collect();
@@ -108,45 +108,29 @@ pub async fn plan_set_aside_from(
         timelines: describe(repository, &entries, &timelines, &moving).await?,
         names: histories_last(&single),
         packs,
+        staying,
         from: Some(from),
         copied: has_history.then_some(history),
     })
 }
 
-/// The packs that move. A pack moves whole.
+/// The packs that move, and the segments of them that stay. A pack moves whole.
 fn packs_of(
     packs: impl Iterator<Item = PackName>,
     part: &Part,
     whole: &BTreeSet<TimelineId>,
-) -> Result<Vec<PackName>, ArchiveError> {
-    let mut moving = Vec::new();
+) -> (Vec<PackName>, Vec<String>) {
+    let (mut moving, mut staying) = (Vec::new(), Vec::new());
     for pack in packs {
-        if whole.contains(&TimelineId(pack.timeline())) {
+        let is_of_whole = whole.contains(&TimelineId(pack.timeline()));
+        if is_of_whole || pack.segments().any(|name| part.has_file(&name)) {
+            let stays = |name: &String| !is_of_whole && !part.has_file(name);
+            staying.extend(pack.segments().filter(stays));
             moving.push(pack);
-            continue;
-        }
-        let names: Vec<String> = pack.segments().collect();
-        let inside = names.iter().filter(|name| part.has_file(name)).count();
-        if inside == names.len() {
-            moving.push(pack);
-        } else if inside > 0 {
-            let before: Vec<&str> = names
-                .iter()
-                .filter(|name| !part.has_file(name))
-                .map(String::as_str)
-                .collect();
-            let first = names.first().cloned().unwrap_or_default();
-            return Err(ArchiveError::Request(format!(
-                "{from} is in a pack with segments before it, and a pack moves whole. Save those that stay \
-                 first: walzip archive-get NAME FILE, for {before}. Then name {first} instead of {from}, \
-                 and push them again: walzip archive-push FILE",
-                from = part.from,
-                before = before.join(", ")
-            )));
         }
     }
     moving.reverse();
-    Ok(moving)
+    (moving, staying)
 }
 
 /// Refuses to move segments of whose names others were set aside: the first move was completed, and

@@ -1,5 +1,6 @@
 //! Packs of WAL: what is packed stays archived, whatever happens.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use object_store::path::Path as Key;
@@ -10,7 +11,9 @@ use walzip_archive::info::info;
 use walzip_archive::packs::pack::{PackOptions, Packing, pack};
 use walzip_archive::progress::Progress;
 use walzip_archive::push::PushOutcome;
-use walzip_archive::set_aside::{plan_put_back, plan_set_aside, put_back, set_aside};
+use walzip_archive::set_aside::{
+    plan_put_back, plan_set_aside, plan_set_aside_from, put_back, set_aside,
+};
 use walzip_archive::sync::{SyncOptions, sync};
 use walzip_archive::verify::{VerifyOptions, verify};
 use walzip_codec::Level;
@@ -70,6 +73,29 @@ async fn assert_all_there(repository: &Repository, numbers: impl Iterator<Item =
         let expected = valid_segment(number, number as u8);
         assert!(found == Some(expected), "segment {number}");
     }
+}
+
+/// One by hand beside one on a schedule, with other options.
+#[tokio::test(start_paused = true)]
+async fn two_that_pack_at_the_same_time_do_not_store_segments_twice() {
+    let repository = archive(memory_store(), 1..13).await;
+    let of = |segments| PackOptions {
+        segments,
+        ..options()
+    };
+    let (fours, sixes) = (of(4), of(6));
+    let (fours, sixes) = tokio::join!(pack(&repository, &fours), pack(&repository, &sixes));
+    for packed in [fours, sixes] {
+        assert_eq!(packed.expect("packed")[0].problems, []);
+    }
+    let packs = objects(&repository).await.packs;
+    let stored: Vec<String> = packs.iter().flat_map(|pack| pack.name.segments()).collect();
+    let distinct: BTreeSet<&String> = stored.iter().collect();
+    assert!(
+        !packs.is_empty() && distinct.len() == stored.len(),
+        "{packs:?}"
+    );
+    assert_all_there(&repository, 1..13).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -489,6 +515,58 @@ async fn a_pack_moves_with_its_timeline() {
     let back = objects(&repository).await;
     assert_eq!((names(&back), back.single.len()), (names(&before), 1));
     assert!(got(&repository, &name).await.expect("got").is_some());
+}
+
+/// What stays of a pack of which a part moves has objects of its own, and the pack can be put back beside them.
+#[tokio::test(start_paused = true)]
+async fn what_stays_of_a_pack_that_is_set_aside_stays_archived() {
+    let repository = archive(memory_store(), 1..9).await;
+    pack_all(&repository).await;
+    let from = segment_name(5).parse().expect("a segment");
+    let plan = plan_set_aside_from(&repository, from, false).await;
+    let plan = plan.expect("planned");
+    assert_eq!((plan.objects(), plan.staying().len()), (1, 4));
+    set_aside(&repository, &plan).await.expect("set aside");
+    let listing = objects(&repository).await;
+    assert_eq!((listing.single.len(), listing.packs.len()), (4, 0));
+    assert_all_there(&repository, 1..5).await;
+    for number in 5..9 {
+        let found = got(&repository, &segment_name(number)).await;
+        assert_eq!(found.expect("asked"), None);
+    }
+    let verified = verify(&repository, &VerifyOptions::default()).await;
+    assert_eq!(verified.expect("verified").findings, []);
+    // One that moved was pushed again, the same.
+    let content = valid_segment(5, 5);
+    push_content(&repository, &segment_name(5), &content)
+        .await
+        .expect("pushed");
+    let back = plan_put_back(&repository, plan.label).await;
+    put_back(&repository, &back.expect("planned"))
+        .await
+        .expect("put back");
+    assert_all_there(&repository, 1..9).await;
+    pack_all(&repository).await;
+    let listing = objects(&repository).await;
+    assert_eq!((listing.single.len(), listing.packs.len()), (0, 1));
+    assert_all_there(&repository, 1..9).await;
+}
+
+/// Another server's WAL has come to have the names.
+#[tokio::test(start_paused = true)]
+async fn a_pack_is_not_put_back_beside_other_content() {
+    let repository = archive(memory_store(), 1..9).await;
+    pack_all(&repository).await;
+    let from = segment_name(5).parse().expect("a segment");
+    let plan = plan_set_aside_from(&repository, from, false).await;
+    let plan = plan.expect("planned");
+    set_aside(&repository, &plan).await.expect("set aside");
+    let other = valid_segment(6, 77);
+    push_content(&repository, &segment_name(6), &other)
+        .await
+        .expect("pushed");
+    let refused = plan_put_back(&repository, plan.label).await;
+    assert!(matches!(refused, Err(ArchiveError::Duplicate { name }) if name == segment_name(6)));
 }
 
 /// What is packed between the plan of a move and the move is not lost, and moves the next time.

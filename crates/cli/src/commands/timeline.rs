@@ -69,9 +69,11 @@ impl OnArgs {
 /// production's own timeline, or the old primary after a failover. The first segment in which it
 /// differs is the one that the server's archive_command is refused with (exit code 45); after a
 /// failover, the one behind the segment in which production's timeline left, as "walzip info" shows.
+/// Segments before it that are in a pack with it stay, as objects of their own.
 ///
-/// Stop the abandoned server first, or its archiving. Without --confirm, this only says what would
-/// be moved. When it is interrupted, run it again. Run only one at a time.
+/// Stop the abandoned server first, or its archiving, and recoveries of that timeline: what was fetched
+/// for one before is handed to it for up to five minutes more. Without --confirm, this only says what
+/// would be moved. When it is interrupted, run it again. Run only one at a time.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -98,8 +100,8 @@ struct SetAsideArgs {
 
 /// Put back what was set aside
 ///
-/// Refused, before anything is moved, when other content has one of the names by now. Without
-/// --confirm, this only says what would be moved. When it is interrupted, run it again.
+/// Refused, before anything is moved, when other content has one of the names by now; the same content
+/// is no hindrance. Without --confirm, this only says what would be moved. When it is interrupted, run it again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -162,6 +164,12 @@ fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
         }
         for moved in &plan.timelines {
             say(describe(moved))?;
+        }
+        if let (Some(first), Some(last)) = (plan.staying().first(), plan.staying().last()) {
+            say(format_args!(
+                "{first} to {last}, in a pack with what moves, stay: segments {}",
+                plan.staying().len()
+            ))?;
         }
         if !args.on.confirm {
             return would_move(&plan, format_args!("to {directory}"));

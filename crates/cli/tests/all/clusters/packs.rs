@@ -13,6 +13,20 @@ fn restores_to(site: &Site, name: &str, target: &[&str], expected: &Fingerprint)
     restored.stop();
 }
 
+/// Whether a restore expects the recovery to end in a segment, and has not decoded it to know where.
+fn ends_in_a_segment(site: &Site, name: &str) -> bool {
+    const SEGMENT_SIZE: u64 = 1 << 20;
+    let path = site.path(name).join("postgresql.auto.conf");
+    let settings = std::fs::read_to_string(path).expect("readable");
+    let (_, end) = settings.split_once("--expected-end ").expect(&settings);
+    let end = end
+        .split_whitespace()
+        .next()
+        .and_then(|end| end.split_once('/'));
+    let (_, offset) = end.expect("a position");
+    u64::from_str_radix(offset, 16).expect("a position") % SEGMENT_SIZE == 0
+}
+
 #[test]
 fn restores_to_a_time_through_packs() {
     let Some(site) = Site::new(15) else { return };
@@ -54,6 +68,10 @@ fn restores_to_a_time_through_packs() {
     primary.stop();
     assert_ne!(last, newest);
     restores_to(&site, "then", &["--target-time", &time], &then);
+    assert!(
+        ends_in_a_segment(&site, "then"),
+        "the target is looked for in indexes"
+    );
     restores_to(&site, "newest", &[], &newest);
     succeed(&mut site.walzip(&["verify"]));
     // A backup from before the packs keeps them.
