@@ -36,7 +36,7 @@ impl Repository {
             Err(RepoError::Corrupt { .. }) => Ok(()),
             Err(error) => Err(error),
             Ok(None) if record.wal_marked => {
-                missing("cluster.json, which walzip put there, is gone")
+                missing("cluster.json or packed.json, of which walzip put one there, is gone")
             }
             Ok(None) if self.has_level(&prefix).await? => Ok(()),
             Ok(None) if self.list_backups().await?.is_empty() => Ok(()),

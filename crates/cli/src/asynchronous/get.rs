@@ -110,10 +110,13 @@ impl<'s> Call<'s> {
         }
     }
 
-    /// The segment was given out. Those that follow in its pack are decoded, after two in a row.
+    /// The segment was given out. Those that follow in its pack are decoded, after two in a row, or where it is a
+    /// recovery that asks.
     pub fn gave(&self, following: usize) {
+        let is_recovery = self.asked.expected_end.is_some();
         self.record(|advance| match (advance, following) {
             (Advance::Following, 1..) => self.go_on_in_pack(following),
+            (Advance::Begun, 1..) if is_recovery => self.go_on_in_pack(following),
             _ => Ok(()),
         });
     }

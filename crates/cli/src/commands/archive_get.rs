@@ -30,9 +30,9 @@ use crate::{running_as_root, runtime};
 /// numbers, and the first one that has the file and can give it is taken. Where none has it and one
 /// gave no answer, the exit code is not 1.
 ///
-/// A segment of a pack is decoded after those before it. So the second call in a row also decodes
-/// segments that follow, up to 256 MiB, leaves them for the next calls, and a worker in the background
-/// goes on from there. They meet in the spool directory, or where there is none, in walzip-UID in the
+/// A segment of a pack is decoded after those before it. So the second call in a row, and the first one
+/// of a recovery that "walzip restore" has planned, also decodes segments that follow, up to 256 MiB,
+/// leaves them for the next calls, and a worker in the background goes on from there. They meet in the spool directory, or where there is none, in walzip-UID in the
 /// directory for temporary files.
 ///
 /// "walzip restore" says with --expected-end where the recovery is expected to end. Where PostgreSQL ends it before,

@@ -140,6 +140,16 @@ fn an_older_walzip_does_not_take_what_is_packed_for_the_end() {
 /// The second call in a row leaves what follows in the pack where the next calls find it.
 #[test]
 fn a_pack_is_decoded_once_for_consecutive_calls() {
+    consecutive_calls(&[], &[4, 5]);
+}
+
+/// The first one does so in a recovery that a restore has planned.
+#[test]
+fn a_pack_is_decoded_once_for_a_recovery() {
+    consecutive_calls(&["--expected-end", "0/FF000000"], &[3, 4, 5]);
+}
+
+fn consecutive_calls(options: &[&str], fetched_ahead: &[u64]) {
     let sandbox = archived(5);
     sandbox.ok(&["pack", "--repo", "repo", "--newest", "0", "--all"]);
     std::fs::create_dir(sandbox.path("spool")).expect("a directory");
@@ -155,13 +165,14 @@ fn a_pack_is_decoded_once_for_consecutive_calls() {
                 &name(number),
                 "pg_wal/got",
             ])
-            .args(["--spool-path", "../spool"]);
+            .args(["--spool-path", "../spool"])
+            .args(options);
         let output = get.output().expect("walzip starts");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{said}");
         assert_eq!(
             said.contains("fetched ahead"),
-            [4, 5].contains(&number),
+            fetched_ahead.contains(&number),
             "{said}"
         );
         assert!(sandbox.read("data/pg_wal/got") == content(number));

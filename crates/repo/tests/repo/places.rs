@@ -57,10 +57,18 @@ async fn wal_that_was_removed_or_moved_is_not_an_empty_archive() {
     for moved in [root.join("wal"), cluster_directory(&root)] {
         let aside = directory.path().join("aside");
         fs::rename(&moved, &aside).unwrap();
-        assert_gone(&repository, "cluster.json, which walzip put there, is gone").await;
+        assert_gone(
+            &repository,
+            "cluster.json or packed.json, of which walzip put one there, is gone",
+        )
+        .await;
         // As of a file system that is not mounted.
         fs::create_dir(&moved).unwrap();
-        assert_gone(&repository, "cluster.json, which walzip put there, is gone").await;
+        assert_gone(
+            &repository,
+            "cluster.json or packed.json, of which walzip put one there, is gone",
+        )
+        .await;
         assert_eq!(fs::read_dir(&moved).unwrap().count(), 0);
         fs::remove_dir(&moved).unwrap();
         fs::rename(&aside, &moved).unwrap();
@@ -242,7 +250,11 @@ async fn a_file_system_mounted_over_the_wal_is_told_from_an_empty_archive() {
     let repository = Repository::open(Arc::new(LocalStore::new(&root)))
         .await
         .unwrap();
-    assert_gone(&repository, "cluster.json, which walzip put there, is gone").await;
+    assert_gone(
+        &repository,
+        "cluster.json or packed.json, of which walzip put one there, is gone",
+    )
+    .await;
     assert_eq!(fs::read_dir(root.join("wal")).unwrap().count(), 0);
     // A copy of the archive on a file system of its own can be read; nothing can be moved there.
     fs::create_dir(cluster_directory(&root)).unwrap();
