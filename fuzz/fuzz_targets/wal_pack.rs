@@ -29,8 +29,12 @@ fuzz_target!(|input: &[u8]| {
         }
         index.extend_from_slice(blake3::hash(b"").as_bytes());
         index.extend_from_slice(blake3::hash(bytes).as_bytes());
-        // No record, and no end of a transaction.
-        for value in [0, i64::MAX as u64, i64::MIN as u64, 0] {
+        // No record and no end of a transaction, or some.
+        let times = match lie % 2 {
+            0 => [0, i64::MAX as u64, i64::MIN as u64, 0],
+            _ => [0xA_0FE0_0028 + ((number as u64) << 20), 5, 5 + u64::from(from), u64::from(to)],
+        };
+        for value in times {
             index.extend_from_slice(&value.to_le_bytes());
         }
         pack.extend_from_slice(bytes);

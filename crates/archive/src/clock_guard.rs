@@ -102,12 +102,20 @@ impl ClockGuard {
     }
 }
 
+/// The first segment that is replayed in a data directory that was restored.
+pub fn first_segment_of_replay(data_directory: &Path) -> Option<SegmentName> {
+    backup_label(data_directory).map(|label| label.start_file)
+}
+
 /// Where a replay begins in a data directory that was restored, as its label says.
 fn start_of_backup(data_directory: &Path) -> Option<Lsn> {
+    backup_label(data_directory).map(|label| label.start)
+}
+
+fn backup_label(data_directory: &Path) -> Option<BackupLabelFile> {
     let names = ["backup_label", "backup_label.old"].into_iter();
     let mut labels = names.filter_map(|name| fs::read(data_directory.join(name)).ok());
-    let label = BackupLabelFile::read(&labels.next()?).ok()?;
-    Some(label.start)
+    BackupLabelFile::read(&labels.next()?).ok()
 }
 
 #[cfg(test)]

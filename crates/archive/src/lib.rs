@@ -66,6 +66,7 @@ pub mod repository_copy;
 mod required_wal;
 pub mod restore;
 mod running_server;
+mod segment_times;
 mod server;
 pub mod set_aside;
 pub mod spool;
@@ -99,6 +100,7 @@ pub use backup_record::{
     ArchiveRecord, BackupRecord, BlockHashFunction, BlockHashesRecord, DatabaseRecord, FilesRecord,
     Moment, ObjectRecord, RequiredWal,
 };
+pub use clock_guard::first_segment_of_replay;
 pub use cluster_choice::{ClusterChoice, part};
 pub use error::{ArchiveError, OccupiedDirectory};
 pub use expected_end::ExpectedEnd;

@@ -16,7 +16,7 @@ use crate::times_in_brief::TimesInBrief;
 pub(crate) struct PackedTimes {
     packs: BTreeMap<SegmentName, (Arc<WalPack>, usize)>,
     /// Indexes that were read; nothing for one that cannot be.
-    read: Mutex<BTreeMap<PackName, Option<PackReader>>>,
+    read: Mutex<BTreeMap<PackName, Option<Arc<PackReader>>>>,
 }
 
 impl PackedTimes {
@@ -46,13 +46,38 @@ impl PackedTimes {
         deep.map(|(segment, _)| *segment)
     }
 
-    /// What a segment says of time, if its pack says so. One that cannot be read says nothing: who decodes the
+    /// What a segment says of time, if its pack says so. A pack that cannot be read says nothing: who decodes the
     /// segment hears why.
     pub(crate) async fn get(
         &self,
         repository: &Repository,
         segment: SegmentName,
     ) -> Result<Option<TimesInBrief>, ArchiveError> {
+        let found = self.find(repository, segment).await?;
+        Ok(found.and_then(|(reader, index)| reader.times(index)))
+    }
+
+    /// The same of a segment whose own bytes are as they were stored; fails if they are not.
+    pub(crate) async fn get_whole(
+        &self,
+        repository: &Repository,
+        segment: SegmentName,
+    ) -> Result<Option<TimesInBrief>, ArchiveError> {
+        let Some((reader, index)) = self.find(repository, segment).await? else {
+            return Ok(None);
+        };
+        let times = reader.times(index);
+        if times.is_some() {
+            reader.check(index).await?;
+        }
+        Ok(times)
+    }
+
+    async fn find(
+        &self,
+        repository: &Repository,
+        segment: SegmentName,
+    ) -> Result<Option<(Arc<PackReader>, usize)>, ArchiveError> {
         let Some((pack, index)) = self.packs.get(&segment) else {
             return Ok(None);
         };
@@ -63,9 +88,9 @@ impl PackedTimes {
                 Err(error) if is_damage(&error) => None,
                 Err(error) => return Err(error),
             };
-            read.insert(pack.name.clone(), reader);
+            read.insert(pack.name.clone(), reader.map(Arc::new));
         }
-        let reader = read.get(&pack.name).and_then(Option::as_ref);
-        Ok(reader.and_then(|reader| reader.times(*index)))
+        let reader = read.get(&pack.name).cloned().flatten();
+        Ok(reader.map(|reader| (reader, *index)))
     }
 }

@@ -4,10 +4,10 @@
 //! Its WAL moves to `aside/`, together with that of all timelines that descend from it. Histories
 //! go last: as long as one is there, PostgreSQL's new history is refused, and its WAL waits.
 
+mod content;
 mod from;
 mod order;
 mod staying;
-mod taken;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -142,7 +142,7 @@ pub async fn plan_set_aside(
 /// Sets aside what was planned. Whatever interrupts it, planning and doing it again goes on.
 pub async fn set_aside(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {
     let (packs, aside) = (repository.packs(), repository.packs_aside(plan.label));
-    staying::keep(repository, plan).await?;
+    staying::check(repository, plan).await?;
     for name in plan.names.iter().chain(&plan.copied) {
         let copied = repository.copy_aside(plan.label, name).await;
         copied.map_err(|error| conflict(error, name))?;
@@ -151,16 +151,21 @@ pub async fn set_aside(repository: &Repository, plan: &Move) -> Result<(), Archi
         let copied = repository.copy_pack(&packs, &aside, name).await;
         copied.map_err(|error| conflict(error, &name.to_string()))?;
     }
+    staying::keep(repository, plan).await?;
     let (histories, others): (Vec<_>, Vec<_>) =
         plan.names.iter().partition(|name| is_history(name));
     for one in last_first(others, &plan.packs) {
         let removed = match one {
             Removed::Object(name) => repository.remove_copied_aside(plan.label, name).await,
-            Removed::Pack(name) => repository.remove_copied_pack(&packs, &aside, name).await,
+            Removed::Pack(name) => {
+                staying::keep_of((repository, &packs), plan, name).await?;
+                let removed = repository.remove_copied_pack(&packs, &aside, name).await;
+                staying::keep_of((repository, &aside), plan, name).await?;
+                removed
+            }
         };
         removed.map_err(|error| conflict(error, &one.to_string()))?;
     }
-    staying::keep_again(repository, plan).await?;
     refuse_newcomers(repository, plan).await?;
     for name in histories {
         let removed = repository.remove_copied_aside(plan.label, name).await;
@@ -195,7 +200,7 @@ pub async fn plan_put_back(
     }
     for pack in &packs {
         if !is_back(repository, label, pack).await? {
-            taken::refuse_other(repository, &repository.packs_aside(label), pack).await?;
+            content::refuse_other(repository, &repository.packs_aside(label), pack).await?;
         }
     }
     Ok(Move {

@@ -18,8 +18,8 @@ use super::settling::OwnPack;
 use super::testing;
 use crate::coding::{self, Beginning, off_the_runtime};
 use crate::error::ArchiveError;
+use crate::segment_times::SegmentTimes;
 use crate::wal_object;
-use crate::wal_times::SegmentTimes;
 
 /// A pack that is not stored yet, of which every segment was decoded and compared.
 pub(super) struct EncodedPack {

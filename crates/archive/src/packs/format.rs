@@ -5,7 +5,7 @@ use std::io;
 
 use bytes::Bytes;
 use walzip_pgformat::bytes::{read_u32, read_u64};
-use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, SEGMENT_SIZE_BYTES_MIN};
+use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, SEGMENT_SIZE_BYTES_MIN, SegmentName};
 use walzip_repo::PackName;
 use walzip_repo::layout::{MAX_PACK_BYTES, MAX_PACK_ORIGINAL_BYTES, MAX_PACK_SEGMENTS};
 
@@ -14,7 +14,7 @@ use crate::pack_header::{self, Content, HEADER_LEN};
 use crate::times_in_brief::TimesInBrief;
 
 /// Length of a segment's entry in the index, in bytes.
-const ENTRY_LEN: usize = ENTRY_LEN_V2 + TimesInBrief::LEN;
+pub(super) const ENTRY_LEN: usize = ENTRY_LEN_V2 + TimesInBrief::LEN;
 /// The same in version 2, which says nothing of times.
 const ENTRY_LEN_V2: usize = NAME_LEN + 4 * 8 + 2 * HASH_LEN;
 /// The same in version 1, where all segments are told from the first one on.
@@ -302,6 +302,11 @@ fn check_members(name: &PackName, members: &[Member], index_offset: u64) -> Resu
         if member.original_len != size {
             return Err(format!("{expected} has another size than the others"));
         }
+        if !has_last_record(member) {
+            return Err(format!(
+                "{expected} does not have the record that is said to be its last"
+            ));
+        }
         original_len += size;
         if member.offset != at || member.len == 0 || member.len > index_offset {
             return Err(format!("{expected} does not lie where the one before ends"));
@@ -315,6 +320,19 @@ fn check_members(name: &PackName, members: &[Member], index_offset: u64) -> Resu
         true => Ok(()),
         false => Err("its segments do not end where its index begins".to_owned()),
     }
+}
+
+/// Whether the last record lies in the segment, if there is said to be one.
+fn has_last_record(member: &Member) -> bool {
+    let Some(last) = member.times.and_then(|times| times.last_record) else {
+        return true;
+    };
+    let size = u32::try_from(member.original_len).unwrap_or_default();
+    let range = member
+        .name
+        .parse()
+        .and_then(|name: SegmentName| name.range(size));
+    range.is_ok_and(|range| range.contains(&last))
 }
 
 #[cfg(test)]
@@ -343,7 +361,7 @@ mod tests {
 
     fn times(number: usize) -> TimesInBrief {
         let mut times = TimesInBrief {
-            last_record: Some(Lsn(0x1000 * (1 + number as u64))),
+            last_record: Some(Lsn(0xA_0FE0_0028 + 0x10_0000 * number as u64)),
             ends: None,
         };
         for second in [1_764_072_000, 1_764_071_000].iter().take(number) {
@@ -390,7 +408,7 @@ mod tests {
         assert_eq!(pack.len(), 16 + 10 + 11 + 2 * ENTRY_LEN + TRAILER_LEN);
         assert_eq!(
             hash.as_str(),
-            "967ffae9bec47eec0823ab7602e3ebe41c5aeed0c68fd23b2a5d106e80c23ea9"
+            "6b1dcda75f78e09d375218ec45080940fc0c5dc3c0acddf955a2596db2957270"
         );
         let index = read(2, &pack).expect("an index");
         assert_eq!(begins(&self::pack(4)), [0, 0, 2, 2]);
@@ -483,13 +501,14 @@ mod tests {
             let mut builder = PackBuilder::new(Scratch::in_memory());
             for (number, segment) in name(2).segments().enumerate() {
                 let encoded = member(&[number as u8; 10], false);
-                assert!(builder.push(&segment, (&[0; 1 << 20], times(0)), encoded));
+                assert!(builder.push(&segment, (&[0; 1 << 20], times(number)), encoded));
             }
             change(&mut builder.members[1]);
             read(2, &builder.finish().expect("a pack").concat())
         };
         assert!(lie(&|_| {}).is_ok());
-        let lies: [&dyn Fn(&mut Member); 9] = [
+        let lies: [&dyn Fn(&mut Member); 10] = [
+            &|member| member.times = Some(times(0)),
             &|member| member.offset += 1,
             &|member| member.offset = 16,
             &|member| member.begins = 2,
@@ -509,7 +528,11 @@ mod tests {
     fn bytes_that_have_changed_make_no_pack() {
         let mut builder = PackBuilder::new(Scratch::in_memory());
         for segment in name(2).segments() {
-            assert!(builder.push(&segment, (&[0; 1 << 20], times(0)), member(b"bytes", false)));
+            assert!(builder.push(
+                &segment,
+                (&[0; 1 << 20], TimesInBrief::default()),
+                member(b"bytes", false)
+            ));
         }
         assert!(builder.finish().is_ok());
         builder.members[1].hash[0] ^= 1;

@@ -195,9 +195,12 @@ impl Work<'_> {
         };
         let name = encoded.name;
         let first = name.segment(0).unwrap_or_default();
-        if self.part.find_single(&first).await?.is_none() {
-            warn_of_gone(&first);
-            return Ok(None);
+        let last = name.segment(name.count() - 1).unwrap_or_default();
+        for end in [&first, &last] {
+            if self.part.find_single(end).await?.is_none() {
+                warn_of_gone(end);
+                return Ok(None);
+            }
         }
         let beside = self.part.packs().overlapping(&name).await?;
         if let Some(other) = beside.iter().find(|pack| pack.name != name) {
@@ -215,8 +218,11 @@ impl Work<'_> {
         let Some(pack) = packs.into_iter().find(|pack| pack.name == name) else {
             return Ok(None);
         };
-        if put == PutOutcome::Created && self.part.find_single(&first).await?.is_none() {
-            self.packing.problems.push(came_too_late(&name, &first));
+        for end in [&first, &last] {
+            if put == PutOutcome::Created && self.part.find_single(end).await?.is_none() {
+                self.packing.problems.push(came_too_late(&name, end));
+                break;
+            }
         }
         let own = (put == PutOutcome::Created).then_some(&encoded.own);
         if !self.prove(&pack, since, own).await? {

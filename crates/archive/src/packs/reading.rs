@@ -15,6 +15,7 @@ use crate::error::ArchiveError;
 use crate::pack_header::{self, Content, HEADER_LEN};
 #[cfg(test)]
 use crate::packs::testing::Spoiling;
+use crate::segment_times::SegmentTimes;
 use crate::times_in_brief::TimesInBrief;
 
 /// So much of a pack is read at once, unless a segment has more.
@@ -282,6 +283,58 @@ pub(crate) struct Decoded {
     pub(crate) edges: Option<SegmentEdges>,
 }
 
+/// Longer segments are not kept to be compared with what the index says of their records.
+const COMPARED_BYTES_MAX: u64 = 64 << 20;
+
+/// Takes a segment that is decoded whole.
+struct Whole {
+    proof: Proof,
+    /// All of it, where it is to be compared with what the index says of its records.
+    content: Option<Vec<u8>>,
+}
+
+impl Whole {
+    fn of(member: &Member) -> Whole {
+        let is_compared = member.times.is_some() && member.original_len <= COMPARED_BYTES_MAX;
+        Whole {
+            proof: Proof::default(),
+            content: is_compared.then(Vec::new),
+        }
+    }
+
+    /// Refuses what the index says something else of.
+    fn finish(self, pack: &PackName, member: &Member) -> Result<Decoded, ArchiveError> {
+        let found = self
+            .content
+            .map(|content| SegmentTimes::of(&content).in_brief());
+        if found.is_some() && found != member.times {
+            return Err(wrong(
+                pack,
+                member,
+                "the index of its pack says other times of it",
+            ));
+        }
+        Ok(Decoded {
+            beginning: self.proof.beginning,
+            edges: self.proof.edges.finish(),
+        })
+    }
+}
+
+impl Write for Whole {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.proof.write(bytes)?;
+        if let (Some(content), Some(bytes)) = (&mut self.content, bytes.get(..written)) {
+            content.extend_from_slice(bytes);
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl PackReader {
     /// Decodes all segments in their order, and hands each over, or why it cannot be decoded: then
     /// those after it cannot be either, up to one that begins anew.
@@ -316,6 +369,15 @@ impl PackReader {
         Ok(())
     }
 
+    /// Fails where a segment's bytes are not as they were stored. What lies before it is not looked at.
+    pub(crate) async fn check(&self, index: usize) -> Result<(), ArchiveError> {
+        let read = self.read(index..index + 1).await?;
+        match self.members().get(index).zip(read.first()) {
+            Some((member, bytes)) => check_bytes(self.name(), member, bytes),
+            None => Ok(()),
+        }
+    }
+
     /// Reads all segments as they are stored, and compares them with their hashes.
     pub(super) async fn check_all(&self) -> Result<(), ArchiveError> {
         let mut at = 0;
@@ -340,16 +402,10 @@ impl PackReader {
     ) -> (Option<Decoding>, Result<Decoded, ArchiveError>) {
         let (pack, member) = (self.name().clone(), member.clone());
         off_the_runtime(move || {
-            let mut proof = Proof::default();
-            let decoded = decoding.decode(&pack, &member, &bytes, &mut proof);
+            let mut whole = Whole::of(&member);
+            let decoded = decoding.decode(&pack, &member, &bytes, &mut whole);
             match decoded {
-                Ok(()) => {
-                    let decoded = Decoded {
-                        beginning: proof.beginning,
-                        edges: proof.edges.finish(),
-                    };
-                    (Some(decoding), Ok(decoded))
-                }
+                Ok(()) => (Some(decoding), whole.finish(&pack, &member)),
                 Err(failed) => (None, Err(failed.into_archive(&member.name))),
             }
         })

@@ -149,16 +149,51 @@ impl ProvenPack {
             return Ok(());
         }
         tokio::time::sleep_until((self.since + SETTLED).into()).await;
-        for name in &self.single {
-            let packs = part.packs().with(name).await?;
-            // It has expired, or was set aside.
-            if !packs.contains(&self.pack) {
+        for names in self.single.chunks(REMOVED_AT_ONCE) {
+            // It has expired, was set aside, or is about to be.
+            if !is_there(part, &self.pack).await? || is_aside(part, &self.pack).await? {
                 break;
             }
-            part.remove_wal(std::slice::from_ref(name)).await?;
+            remove(part, &self.pack, names).await?;
         }
         Ok(())
     }
+}
+
+/// So many objects are removed after each look at the pack.
+const REMOVED_AT_ONCE: usize = 16;
+
+async fn is_there(part: &Repository, pack: &WalPack) -> Result<bool, ArchiveError> {
+    Ok(part.packs().overlapping(&pack.name).await?.contains(pack))
+}
+
+/// Whether a pack has a copy that is set aside: it is going to move, and what stays of it has objects of its own.
+async fn is_aside(part: &Repository, pack: &WalPack) -> Result<bool, ArchiveError> {
+    for label in part.list_aside_labels().await? {
+        if label.timeline() == pack.name.timeline()
+            && let aside = part.packs_aside(label).overlapping(&pack.name).await?
+            && aside.iter().any(|of| of.name == pack.name)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Removes segments' own objects, which are in a pack. Where the pack has gone meanwhile, since it was set aside, the
+/// objects may be what was to stay of it, and are put back.
+async fn remove(part: &Repository, pack: &WalPack, names: &[String]) -> Result<(), ArchiveError> {
+    let mut objects = Vec::new();
+    for name in names {
+        objects.extend(part.get_wal(name).await?.map(|object| (name, object)));
+    }
+    part.remove_wal(names).await?;
+    if !is_there(part, pack).await? {
+        for (name, object) in objects {
+            part.put_wal(name, object).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether segments that were not packed at `looked` may have been removed by now.
@@ -206,8 +241,10 @@ pub(crate) async fn check_packed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packs::format::{ENTRY_LEN, TRAILER_LEN};
     use crate::packs::pack::pack;
     use crate::packs::testing::{archive, name, options, segment};
+    use crate::times_in_brief::TimesInBrief;
     use walzip_repo::PutOutcome;
 
     /// A put that took so long that the segment it should have found is in a pack by now.
@@ -242,5 +279,33 @@ mod tests {
             assert_eq!(left.is_none(), is_refused);
             repository.remove_wal(&[name(1)]).await.expect("removed");
         }
+    }
+
+    /// A restore believes what the index says of times: it is compared with the records.
+    #[tokio::test(start_paused = true)]
+    async fn an_index_that_says_other_times_proves_nothing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let repository = archive(directory.path(), 1..3).await;
+        pack(&repository, &options()).await.expect("packed");
+        let there = repository.packs().list().await.expect("listed").remove(0);
+        let proven = prove(&repository, &there, Instant::now()).await;
+        assert!(proven.is_ok());
+        let bytes = repository.packs().read(&there.name).await;
+        let mut bytes = bytes.expect("read").expect("there").to_vec();
+        let trailer = bytes.len() - TRAILER_LEN;
+        let index = trailer - 2 * ENTRY_LEN;
+        // Of the first segment, where the last record begins.
+        let at = index + ENTRY_LEN - TimesInBrief::LEN;
+        bytes[at..at + 8].copy_from_slice(&(0x10_0028_u64).to_le_bytes());
+        let hash = blake3::hash(&bytes[index..trailer + 16]);
+        bytes[trailer + 16..trailer + 48].copy_from_slice(hash.as_bytes());
+        repository.remove_pack(&there.name).await.expect("removed");
+        let put = repository.put_pack(&there.name, bytes).await;
+        assert_eq!(put.expect("put"), PutOutcome::Created);
+        let proven = prove(&repository, &there, Instant::now()).await;
+        let Err(error) = proven else {
+            panic!("it says what is not so")
+        };
+        assert!(error.to_string().contains("other times"), "{error}");
     }
 }

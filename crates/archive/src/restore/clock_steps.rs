@@ -160,7 +160,7 @@ impl Wal<'_> {
             return Ok(None);
         }
         let segment = self.way.segment(number)?;
-        self.listed.packed.get(self.repository, segment).await
+        Ok(said(self.repository, self.listed, segment).await)
     }
 
     /// The latest end of a transaction in a segment.
@@ -208,6 +208,16 @@ fn in_brief(begin: Lsn, brief: TimesInBrief) -> Option<Vec<End>> {
     }
 }
 
+/// What a pack says of a segment. Where the pack cannot be read, the segment is decoded, and who does that says why it
+/// is not looked at.
+async fn said(
+    repository: &Repository,
+    listed: &Listed,
+    segment: SegmentName,
+) -> Option<TimesInBrief> {
+    listed.packed.get(repository, segment).await.ok()?
+}
+
 /// The end of a transaction: where it is, when it was, and whether it is a commit.
 type End = (Lsn, Timestamp, bool);
 
@@ -221,7 +231,7 @@ pub(super) async fn check_backup(
 ) -> Result<(), ArchiveError> {
     let (start, stop) = (backup.start.lsn, backup.stop.time);
     for number in listed.archived_near(way, way.number_at(start), target) {
-        let brief = listed.packed.get(repository, way.segment(number)?).await?;
+        let brief = said(repository, listed, way.segment(number)?).await;
         let is_before =
             |latest: Timestamp| latest <= target || latest.duration_since(stop) < STEP_MIN;
         if brief.is_some_and(|brief| brief.ends.is_none_or(|ends| is_before(ends.latest))) {

@@ -121,7 +121,8 @@ impl<'a> Backwards<'a> {
 
     /// What a segment says. A pack does not say it of a part of one.
     async fn said(&self, segment: SegmentName, counts_whole: bool) -> Result<Said, ArchiveError> {
-        if counts_whole && let Some(brief) = self.packed.get(self.repository, segment).await? {
+        if counts_whole && let Some(brief) = self.packed.get_whole(self.repository, segment).await?
+        {
             return Ok(Said {
                 last_record: brief.last_record,
                 latest_end: brief.ends.map(|ends| ends.latest),

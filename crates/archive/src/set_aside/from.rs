@@ -7,14 +7,16 @@ use std::collections::BTreeSet;
 
 use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
-use walzip_repo::{PackName, Repository, WalEntry};
+use walzip_repo::{AsideLabel, PackName, Repository, WalEntry};
 
+use super::content::{PackedHashes, archived};
 use super::order::histories_last;
 use super::{
     Move, choose_label, describe, of_timelines, refuse_backups, refuse_unknown_descent,
     timelines_of,
 };
 use crate::error::ArchiveError;
+use crate::stored_wal::StoredWal;
 use crate::timelines::Timelines;
 use crate::wal_index;
 
@@ -75,8 +77,8 @@ pub async fn plan_set_aside_from(
     };
     let whole = part.descendants(&timelines);
     let of_part = listing.iter().filter(|entry| part.has_file(&entry.name));
-    let mut entries: Vec<WalEntry> = of_part.cloned().collect();
-    if entries.is_empty() {
+    let of_part: Vec<WalEntry> = of_part.cloned().collect();
+    if of_part.is_empty() {
         return Err(ArchiveError::Request(format!(
             "the archive has nothing of timeline {} from {from} on",
             from.timeline
@@ -95,11 +97,12 @@ pub async fn plan_set_aside_from(
     let single = single.filter(|entry| part.has_file(&entry.name)).cloned();
     let of_whole: Vec<WalEntry> = of_timelines(&objects.single, &whole).cloned().collect();
     let single: Vec<WalEntry> = single.chain(of_whole).collect();
+    let mut entries = of_part.clone();
     entries.extend(of_timelines(&listing, &whole).cloned());
     let mut moving = whole;
     moving.insert(from.timeline);
     if !again {
-        refuse_moved_before(repository, from, &single).await?;
+        refuse_moved_before(repository, &part, &of_part).await?;
     }
     let history = WalFileName::History(from.timeline).to_string();
     let has_history = listing.iter().any(|entry| entry.name == history);
@@ -137,22 +140,28 @@ fn packs_of(
 /// what is there now was archived since then.
 async fn refuse_moved_before(
     repository: &Repository,
-    from: SegmentName,
-    single: &[WalEntry],
+    part: &Part,
+    entries: &[WalEntry],
 ) -> Result<(), ArchiveError> {
+    let timeline = part.from.timeline.0;
+    let is_of_part = |pack: &PackName| pack.segments().any(|name| part.has_file(&name));
     for label in repository.list_aside_labels().await? {
-        if label.timeline() != from.timeline.0 {
+        if label.timeline() != timeline {
             continue;
         }
         let there = repository.list_aside_objects(label).await?.entries();
         let there: BTreeSet<&str> = there.iter().map(|other| other.name.as_str()).collect();
-        for entry in single
+        let mut both = entries
             .iter()
-            .filter(|entry| there.contains(entry.name.as_str()))
-        {
-            // Of a pack that is aside, the segments are not looked at: one that is single is another's.
-            let aside = repository.get_aside(label, &entry.name).await?;
-            if aside.is_none() || repository.get_wal(&entry.name).await? != aside {
+            .filter(|entry| there.contains(&*entry.name))
+            .peekable();
+        if both.peek().is_none() {
+            continue;
+        }
+        let here = PackedHashes::read(&repository.packs(), is_of_part).await?;
+        let aside = PackedHashes::read(&repository.packs_aside(label), is_of_part).await?;
+        for entry in both {
+            if !is_same(repository, label, &entry.name, (&here, &aside)).await? {
                 return Err(ArchiveError::Request(format!(
                     "{name} was set aside before, as {label}: what has the name now was archived since \
                      then, as it seems by the server that stays. Nothing was changed. If it is of a \
@@ -163,4 +172,23 @@ async fn refuse_moved_before(
         }
     }
     Ok(())
+}
+
+/// Whether the archive has what is set aside under a name.
+async fn is_same(
+    repository: &Repository,
+    label: AsideLabel,
+    name: &str,
+    (here, aside): (&PackedHashes, &PackedHashes),
+) -> Result<bool, ArchiveError> {
+    let there = repository.get_aside(label, name).await?;
+    if there.is_some() && repository.get_wal(name).await? == there {
+        return Ok(true);
+    }
+    let there = match there {
+        Some(object) => Some(StoredWal::Single(object).content_hash(name).await?.into()),
+        None => aside.get(name),
+    };
+    let archived = archived(repository, here, name).await?;
+    Ok(archived.is_some() && archived == there)
 }

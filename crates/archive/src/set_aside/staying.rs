@@ -1,65 +1,90 @@
-//! Segments that stay where their pack is set aside: each becomes an object of its own again.
+//! Segments that stay where their pack is set aside: each becomes an object of its own first.
+//!
+//! A `walzip pack` beside it may take such an object for packed, and remove it. It removes none of a pack that has a copy
+//! aside, so the objects come after the copy. What it was about to remove is put again, by it and here.
 
 use std::time::Duration;
 
 use walzip_codec::Level;
-use walzip_repo::{Repository, WalPacks};
+use walzip_repo::layout::PACK_SETTLED_SECONDS;
+use walzip_repo::{PackName, Repository, WalPacks};
 
 use super::Move;
+use super::content::{PackedHashes, archived};
 use crate::coding::{self, off_the_runtime};
 use crate::error::ArchiveError;
 use crate::members::Members;
 use crate::packs::Before;
 use crate::stored_wal::StoredWal;
 
-/// A `walzip pack` that has just seen the pack may remove a segment's own object so long after it has gone.
-const UNSEEN_AFTER: Duration = Duration::from_secs(1);
-
-/// Before packs move: what stays of them gets objects of its own.
-pub(super) async fn keep(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {
-    put_missing(repository, &repository.packs(), &plan.staying).await
+/// Before anything moves: where what stays has an object of its own already, that must be whole and the same.
+pub(super) async fn check(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {
+    let packed = PackedHashes::read(&repository.packs(), |pack| plan.packs.contains(pack)).await?;
+    for name in &plan.staying {
+        if repository.find_single(name).await?.is_some()
+            && archived(repository, &packed, name).await? != packed.get(name)
+        {
+            return Err(ArchiveError::Duplicate { name: name.clone() });
+        }
+    }
+    Ok(())
 }
 
-/// After packs have moved: a `walzip pack` that has taken what stays for packed has removed it.
-pub(super) async fn keep_again(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {
+/// After packs were copied: what stays of them gets objects of its own. Who has looked for the object before it was there
+/// finds the pack for some seconds more.
+pub(super) async fn keep(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {
     if plan.staying.is_empty() {
         return Ok(());
     }
-    tokio::time::sleep(UNSEEN_AFTER).await;
-    let aside = repository.packs_aside(plan.label);
-    put_missing(repository, &aside, &plan.staying).await
+    for name in &plan.staying {
+        put_if_missing(repository, &repository.packs(), name).await?;
+    }
+    tokio::time::sleep(Duration::from_secs(PACK_SETTLED_SECONDS)).await;
+    Ok(())
 }
 
-async fn put_missing(
+/// Right before a pack goes, and right after it has gone: what stays of it has to be there. Both places have the pack's
+/// content.
+pub(super) async fn keep_of(
+    (repository, packs): (&Repository, &WalPacks),
+    plan: &Move,
+    pack: &PackName,
+) -> Result<(), ArchiveError> {
+    let staying = plan.staying.iter();
+    for name in staying.filter(|name| pack.index_of(name).is_some()) {
+        put_if_missing(repository, packs, name).await?;
+    }
+    Ok(())
+}
+
+async fn put_if_missing(
     repository: &Repository,
     packs: &WalPacks,
-    names: &[String],
+    name: &str,
 ) -> Result<(), ArchiveError> {
-    for name in names {
-        if repository.find_single(name).await?.is_some() {
-            continue;
-        }
-        let Some(stored) = StoredWal::get_packed(packs, name, Before::Passed).await? else {
-            return Err(ArchiveError::Damaged {
-                object: name.clone(),
-                reason: "it disappeared while its pack was set aside".to_owned(),
-            });
-        };
-        let content = stored.content(name).await?;
-        let encoding = name.clone();
-        let object = off_the_runtime(move || {
-            let members = Members {
-                file: None,
-                len: content.len() as u64,
-                known: &content,
-            };
-            coding::encode(&encoding, &members, Level::default(), true)
-        });
-        let object = object.await.map_err(|source| ArchiveError::Encode {
-            name: name.clone(),
-            source,
-        })?;
-        repository.put_wal(name, object).await?;
+    if repository.find_single(name).await?.is_some() {
+        return Ok(());
     }
+    let packed = StoredWal::get_packed(packs, name, Before::Passed).await?;
+    let packed = packed.ok_or_else(|| ArchiveError::Damaged {
+        object: name.to_owned(),
+        reason: "it disappeared while its pack was set aside".to_owned(),
+    })?;
+    let content = packed.content(name).await?;
+    let encoding = name.to_owned();
+    let object = off_the_runtime(move || {
+        let members = Members {
+            file: None,
+            len: content.len() as u64,
+            known: &content,
+        };
+        coding::encode(&encoding, &members, Level::default(), true)
+    });
+    let object = object.await.map_err(|source| ArchiveError::Encode {
+        name: name.to_owned(),
+        source,
+    })?;
+    // Who pushes it meanwhile compares it with the pack.
+    repository.put_wal(name, object).await?;
     Ok(())
 }

@@ -569,6 +569,87 @@ async fn a_pack_is_not_put_back_beside_other_content() {
     assert!(matches!(refused, Err(ArchiveError::Duplicate { name }) if name == segment_name(6)));
 }
 
+/// Whatever a run of pack that finds the segments' own objects beside their pack removes, they stay archived.
+#[tokio::test(start_paused = true)]
+async fn what_stays_is_not_lost_to_a_run_of_pack() {
+    for seed in 0..12 {
+        let store = memory_store();
+        let repository = archive(Arc::clone(&store), 1..9).await;
+        pack_all(&repository).await;
+        let from = segment_name(5).parse().expect("a segment");
+        let plan = plan_set_aside_from(&repository, from, false).await;
+        let plan = plan.expect("planned");
+        let faults = |seed| Faults {
+            seed,
+            latency_ms_max: 3000,
+            ..Faults::default()
+        };
+        let open = async |seed| {
+            let slow = FaultyStore::new(Arc::clone(&store), faults(seed));
+            Repository::open(Arc::new(slow)).await.expect("open")
+        };
+        let (moving, packing) = (open(seed).await, open(100 + seed).await);
+        let pack_again = async {
+            for _ in 0..6 {
+                // What moves while it is read may be called damaged.
+                let _ = pack(&packing, &options()).await;
+            }
+        };
+        let (moved, ()) = tokio::join!(set_aside(&moving, &plan), pack_again);
+        moved.expect("set aside");
+        assert_all_there(&repository, 1..5).await;
+        let found = got(&repository, &segment_name(5)).await;
+        assert_eq!(found.expect("asked"), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_object_does_not_stay_in_the_place_of_a_pack() {
+    let repository = archive(memory_store(), 1..9).await;
+    pack_all(&repository).await;
+    let name = segment_name(2);
+    let damaged = repository.put_wal(&name, "no walzip file".into()).await;
+    damaged.expect("put");
+    let from = segment_name(5).parse().expect("a segment");
+    let plan = plan_set_aside_from(&repository, from, false).await;
+    let refused = set_aside(&repository, &plan.expect("planned")).await;
+    assert!(refused.is_err());
+    assert_eq!(objects(&repository).await.packs.len(), 1);
+    assert_all_there(&repository, 1..9).await;
+}
+
+/// What production has archived since a stray server's WAL was set aside is not set aside by doing that again.
+#[tokio::test(start_paused = true)]
+async fn what_was_archived_and_packed_since_then_moves_only_again() {
+    let repository = archive(memory_store(), 1..9).await;
+    pack_all(&repository).await;
+    let from = segment_name(5).parse().expect("a segment");
+    let plan = plan_set_aside_from(&repository, from, false).await;
+    set_aside(&repository, &plan.expect("planned"))
+        .await
+        .expect("set aside");
+    for number in 5..12 {
+        let own = valid_segment(number, 77);
+        push_content(&repository, &segment_name(number), &own)
+            .await
+            .expect("pushed");
+    }
+    pack_all(&repository).await;
+    for from in [5, 6, 8] {
+        let from = segment_name(from).parse().expect("a segment");
+        let refused = plan_set_aside_from(&repository, from, false).await;
+        let refused = refused.expect_err("it is another server's");
+        assert!(
+            refused.to_string().contains("was set aside before"),
+            "{refused}"
+        );
+        assert!(plan_set_aside_from(&repository, from, true).await.is_ok());
+    }
+    // Nothing of these names is aside.
+    let from = segment_name(9).parse().expect("a segment");
+    assert!(plan_set_aside_from(&repository, from, false).await.is_ok());
+}
+
 /// What is packed between the plan of a move and the move is not lost, and moves the next time.
 #[tokio::test(start_paused = true)]
 async fn a_timeline_that_is_packed_while_it_is_set_aside_moves_later() {

@@ -110,15 +110,23 @@ impl<'s> Call<'s> {
         }
     }
 
-    /// The segment was given out. Those that follow in its pack are decoded, after two in a row, or where it is a
-    /// recovery that asks.
+    /// The segment was given out. Those that follow in its pack are decoded, after two in a row, or where a recovery
+    /// begins to replay.
     pub fn gave(&self, following: usize) {
-        let is_recovery = self.asked.expected_end.is_some();
         self.record(|advance| match (advance, following) {
             (Advance::Following, 1..) => self.go_on_in_pack(following),
-            (Advance::Begun, 1..) if is_recovery => self.go_on_in_pack(following),
+            (Advance::Begun, 1..) if self.begins_replay() => self.go_on_in_pack(following),
             _ => Ok(()),
         });
+    }
+
+    /// Whether a recovery that a restore has planned begins with the segment. Where its checkpoint is in a later one, it
+    /// asks for that first.
+    fn begins_replay(&self) -> bool {
+        let directory = self.asked.cluster_directory();
+        let first = directory.and_then(walzip_archive::first_segment_of_replay);
+        self.asked.expected_end.is_some()
+            && first.is_some_and(|first| first.to_string() == self.asked.name)
     }
 
     fn record(&self, then: impl Fn(Advance) -> Result<(), CommandError>) {

@@ -149,10 +149,22 @@ fn a_pack_is_decoded_once_for_a_recovery() {
     consecutive_calls(&["--expected-end", "0/FF000000"], &[3, 4, 5]);
 }
 
+/// Of a recovery that begins with segment 2.
+const BACKUP_LABEL: &str = "\
+START WAL LOCATION: 0/200028 (file 000000010000000000000002)
+CHECKPOINT LOCATION: 0/200060
+BACKUP METHOD: streamed
+BACKUP FROM: primary
+START TIME: 2026-11-29 12:00:00 UTC
+LABEL: a backup
+START TIMELINE: 1
+";
+
 fn consecutive_calls(options: &[&str], fetched_ahead: &[u64]) {
     let sandbox = archived(5);
     sandbox.ok(&["pack", "--repo", "repo", "--newest", "0", "--all"]);
     std::fs::create_dir(sandbox.path("spool")).expect("a directory");
+    std::fs::write(sandbox.path("data/backup_label"), BACKUP_LABEL).expect("a label");
     // A recovery asks for the segment with which it ends once more.
     for number in [2, 3, 4, 5, 5, 1] {
         let mut get = sandbox.command();

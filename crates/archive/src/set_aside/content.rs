@@ -1,0 +1,78 @@
+//! Whether what is archived and what is set aside under a name have the same content.
+
+use std::collections::BTreeMap;
+
+use walzip_repo::{PackName, Repository, WalPacks};
+
+use crate::error::ArchiveError;
+use crate::packs::PackReader;
+use crate::stored_wal::StoredWal;
+
+type Hash = [u8; 32];
+
+/// What the indexes of packs say of their segments.
+pub(super) struct PackedHashes(BTreeMap<String, Hash>);
+
+impl PackedHashes {
+    /// Of the packs that are wanted. Where several have a segment, the first one counts, as it does for readers.
+    pub(super) async fn read(
+        packs: &WalPacks,
+        wanted: impl Fn(&PackName) -> bool,
+    ) -> Result<PackedHashes, ArchiveError> {
+        let mut hashes = BTreeMap::new();
+        for pack in packs.list().await? {
+            if !wanted(&pack.name) {
+                continue;
+            }
+            let Some(reader) = PackReader::open(packs, &pack).await? else {
+                continue;
+            };
+            for (index, name) in pack.name.segments().enumerate() {
+                if let Some(hash) = reader.original_hash(index) {
+                    hashes.entry(name).or_insert(hash);
+                }
+            }
+        }
+        Ok(PackedHashes(hashes))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Hash> {
+        self.0.get(name).copied()
+    }
+}
+
+/// BLAKE3 of what the archive has under a name.
+pub(super) async fn archived(
+    repository: &Repository,
+    packed: &PackedHashes,
+    name: &str,
+) -> Result<Option<Hash>, ArchiveError> {
+    match repository.get_wal(name).await? {
+        Some(object) => {
+            let hash = StoredWal::Single(object).content_hash(name).await?;
+            Ok(Some(hash.into()))
+        }
+        None => Ok(packed.get(name)),
+    }
+}
+
+/// Refuses to put back a pack of which the archive has a segment with other content. The same content is no
+/// hindrance: an interrupted move has left it, or it was pushed again.
+pub(super) async fn refuse_other(
+    repository: &Repository,
+    aside: &WalPacks,
+    pack: &PackName,
+) -> Result<(), ArchiveError> {
+    let moving = PackedHashes::read(aside, |of| of == pack).await?;
+    let overlaps = repository.packs().overlapping(pack).await?;
+    let is_there = |of: &PackName| overlaps.iter().any(|pack| pack.name == *of);
+    let there = PackedHashes::read(&repository.packs(), is_there).await?;
+    for name in pack.segments() {
+        if let Some(archived) = archived(repository, &there, &name).await?
+            && moving.get(&name) != Some(archived)
+        {
+            return Err(ArchiveError::Duplicate { name });
+        }
+    }
+    Ok(())
+}
