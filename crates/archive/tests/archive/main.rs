@@ -10,6 +10,7 @@ mod faults;
 mod first_format;
 mod get;
 mod packs;
+mod packs_aside;
 mod point_in_time;
 mod push;
 mod references;

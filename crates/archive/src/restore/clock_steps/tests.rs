@@ -1,3 +1,5 @@
+//! Which times are refused, and where a recovery is expected to end.
+
 use super::*;
 use std::collections::BTreeMap;
 
