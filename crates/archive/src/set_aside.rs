@@ -166,6 +166,7 @@ pub async fn set_aside(repository: &Repository, plan: &Move) -> Result<(), Archi
         };
         removed.map_err(|error| conflict(error, &one.to_string()))?;
     }
+    content::refuse_packed(repository, plan.label, &plan.names).await?;
     refuse_newcomers(repository, plan).await?;
     for name in histories {
         let removed = repository.remove_copied_aside(plan.label, name).await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use walzip_repo::{PackName, Repository, WalPacks};
+use walzip_repo::{AsideLabel, PackName, Repository, WalPacks};
 
 use crate::error::ArchiveError;
 use crate::packs::PackReader;
@@ -72,6 +72,29 @@ pub(super) async fn refuse_other(
             && moving.get(&name) != Some(archived)
         {
             return Err(ArchiveError::Duplicate { name });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to end while a segment that was to move is in a pack that has come meanwhile, with what was moved.
+pub(super) async fn refuse_packed(
+    repository: &Repository,
+    aside: AsideLabel,
+    moved: &[String],
+) -> Result<(), ArchiveError> {
+    let is_moved = |pack: &PackName| moved.iter().any(|name| pack.index_of(name).is_some());
+    let packed = PackedHashes::read(&repository.packs(), is_moved).await?;
+    for name in moved {
+        let Some(hash) = packed.get(name) else {
+            continue;
+        };
+        if let Some(object) = repository.get_aside(aside, name).await?
+            && StoredWal::Single(object).content_hash(name).await? == hash
+        {
+            return Err(ArchiveError::Request(format!(
+                "{name} was packed while it was set aside, and is in the archive still: run this again"
+            )));
         }
     }
     Ok(())

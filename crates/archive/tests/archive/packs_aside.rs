@@ -229,3 +229,31 @@ async fn a_timeline_that_is_packed_while_it_is_set_aside_moves_later() {
     set_aside(&repository, &plan).await.expect("set aside");
     assert_eq!(got(&repository, &second(4)).await.expect("got"), None);
 }
+
+/// The same where only a part of a timeline moves: what is packed meanwhile is told from what production archives.
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_packed_while_it_is_set_aside_moves_later() {
+    let repository = archive(memory_store(), 1..9).await;
+    let from = segment_name(5).parse().expect("a segment");
+    let plan = plan_set_aside_from(&repository, from, false).await;
+    let plan = plan.expect("planned");
+    pack_all(&repository).await;
+    for number in 5..9 {
+        let content = valid_segment(number, number as u8);
+        let path = segment_name(number);
+        let object = walzip_codec::encode(&content, walzip_codec::Level::MIN).expect("encoded");
+        let put = repository.put_wal(&path, object.into()).await;
+        put.expect("put");
+    }
+    let refused = set_aside(&repository, &plan).await.expect_err("packed");
+    assert!(refused.to_string().contains("run this again"), "{refused}");
+    let plan = plan_set_aside_from(&repository, from, false).await;
+    set_aside(&repository, &plan.expect("planned"))
+        .await
+        .expect("set aside");
+    assert_all_there(&repository, 1..5).await;
+    for number in 5..9 {
+        let found = got(&repository, &segment_name(number)).await;
+        assert_eq!(found.expect("asked"), None);
+    }
+}
