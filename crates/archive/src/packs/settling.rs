@@ -30,6 +30,8 @@ pub(super) struct ProvenPack {
     since: Instant,
     /// The segments that are objects of their own, too, and the same.
     single: Vec<String>,
+    /// Of how many of them objects are in memory at a time.
+    removed_at_once: usize,
 }
 
 async fn open(part: &Repository, pack: &WalPack) -> Result<PackReader, ArchiveError> {
@@ -60,6 +62,7 @@ pub(super) async fn prove(
         pack: pack.clone(),
         since,
         single,
+        removed_at_once: removed_at_once(reader.segment_size()),
     })
 }
 
@@ -101,6 +104,7 @@ pub(super) async fn read_back(
         pack: pack.clone(),
         since,
         single,
+        removed_at_once: removed_at_once(reader.segment_size()),
     })
 }
 
@@ -143,13 +147,13 @@ impl ProvenPack {
         self.single.is_empty() || self.since.elapsed() >= SETTLED
     }
 
-    /// Removes the segments' own objects, the lowest position first.
+    /// Removes the segments' own objects, some at a time, the lowest positions first.
     pub(super) async fn settle(self, part: &Repository) -> Result<(), ArchiveError> {
         if self.single.is_empty() {
             return Ok(());
         }
         tokio::time::sleep_until((self.since + SETTLED).into()).await;
-        for names in self.single.chunks(REMOVED_AT_ONCE) {
+        for names in self.single.chunks(self.removed_at_once) {
             // It has expired, was set aside, or is about to be.
             if !is_there(part, &self.pack).await? || is_aside(part, &self.pack).await? {
                 break;
@@ -160,8 +164,13 @@ impl ProvenPack {
     }
 }
 
-/// So many objects are removed after each look at the pack.
-const REMOVED_AT_ONCE: usize = 16;
+/// So many bytes of segments are removed after each look at the pack: their objects are in memory meanwhile.
+const REMOVED_BYTES: u64 = 256 << 20;
+
+fn removed_at_once(segment_size: u64) -> usize {
+    let count = REMOVED_BYTES / segment_size.max(1);
+    usize::try_from(count).unwrap_or(usize::MAX).clamp(1, 16)
+}
 
 async fn is_there(part: &Repository, pack: &WalPack) -> Result<bool, ArchiveError> {
     Ok(part.packs().overlapping(&pack.name).await?.contains(pack))

@@ -13,8 +13,8 @@
 //! store's clock is another one, or everything came later by a copy, that only finds less.
 //!
 //! The index of a pack says when transactions ended in each segment, unless an older walzip made it. That is enough
-//! where no clock was set back: nothing of the pack is decoded then. The recovery is expected to end in a segment, and
-//! where in it is not known.
+//! where no clock was set back: of the pack at most the segment is decoded then in which the backup ended. The recovery is
+//! expected to end in a segment, and where in it is not known.
 //!
 //! What is not read, `archive-get` looks at when the recovery asks for it ([`crate::clock_guard`]).
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use walzip_codec::Level;
 use walzip_repo::layout::PACK_SETTLED_SECONDS;
-use walzip_repo::{PackName, Repository, WalPacks};
+use walzip_repo::{PackName, PutOutcome, Repository, WalPacks};
 
 use super::Move;
 use super::content::{PackedHashes, archived};
@@ -71,6 +71,7 @@ async fn put_if_missing(
         reason: "it disappeared while its pack was set aside".to_owned(),
     })?;
     let content = packed.content(name).await?;
+    let hash = blake3::hash(&content);
     let encoding = name.to_owned();
     let object = off_the_runtime(move || {
         let members = Members {
@@ -84,7 +85,16 @@ async fn put_if_missing(
         name: name.to_owned(),
         source,
     })?;
-    // Who pushes it meanwhile compares it with the pack.
-    repository.put_wal(name, object).await?;
+    if repository.put_wal(name, object).await? == PutOutcome::Created {
+        return Ok(());
+    }
+    // Somebody has pushed it meanwhile: while the pack was there, only the same.
+    if let Some(object) = repository.get_wal(name).await?
+        && StoredWal::Single(object).content_hash(name).await? != hash
+    {
+        return Err(ArchiveError::Duplicate {
+            name: name.to_owned(),
+        });
+    }
     Ok(())
 }
