@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use walzip_replay::Revision;
+use walzip_replay::{Eviction, Revision};
 
 use crate::limits::{BLOCK_ROWS, HISTORY_PAGES_MAX, HISTORY_PAGES_MAX_7};
 
@@ -12,7 +12,7 @@ pub struct FormatVersion(u8);
 
 impl FormatVersion {
     /// The version that is written.
-    pub const CURRENT: FormatVersion = FormatVersion(11);
+    pub const CURRENT: FormatVersion = FormatVersion(12);
 
     const GIST: FormatVersion = FormatVersion(2);
     const ROW_VERSIONS: FormatVersion = FormatVersion(3);
@@ -26,6 +26,7 @@ impl FormatVersion {
     const LEAF_BLOCKS: FormatVersion = FormatVersion(9);
     const INDEX_PAGES: FormatVersion = FormatVersion(10);
     const THIRD_REPLAY: FormatVersion = FormatVersion(11);
+    const RETURNS: FormatVersion = FormatVersion(12);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -107,6 +108,14 @@ impl FormatVersion {
         match self >= Self::SECOND_REPLAY {
             true => HISTORY_PAGES_MAX,
             false => HISTORY_PAGES_MAX_7,
+        }
+    }
+
+    /// Which page of a history goes where there are too many.
+    pub fn eviction(self) -> Eviction {
+        match self >= Self::RETURNS {
+            true => Eviction::LeastLikely,
+            false => Eviction::NotUsed,
         }
     }
 

@@ -140,8 +140,8 @@ impl HistoryDecoder {
         Ok(())
     }
 
-    /// BLAKE3 of the pages that are known and of what was learned. Which page would go first, if there
-    /// were too many, is not in it.
+    /// BLAKE3 of the pages that are known and of what was learned. The order in which pages are looked at, if
+    /// there are too many, is not in it.
     pub fn history_hash(&self) -> [u8; 32] {
         *self.history.hash().as_bytes()
     }

@@ -8,6 +8,7 @@ use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::{Block, RelFileLocator};
 
 use crate::page::{Page, PageBytes};
+use crate::returns::Returns;
 
 /// Names a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -33,15 +34,30 @@ impl From<&Block> for PageKey {
 /// How many places are remembered that were found.
 const FOUND: usize = 8;
 
+/// Pages of which the one goes that is least likely to be named again.
+const CANDIDATES: usize = 64;
+
+/// Which page goes where there are too many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eviction {
+    /// The first one that was not used since it was looked at.
+    #[default]
+    NotUsed,
+    /// Of a few, the one that is least likely to be named again by a record.
+    LeastLikely,
+}
+
 #[derive(Clone)]
 struct Slot {
     key: PageKey,
     page: Box<PageBytes>,
     was_used: bool,
+    /// Where the last record ends that named the page; 0 if there was none.
+    named: u64,
 }
 
-/// Pages that records have left. Where there are too many, one that was not used for long goes.
-/// Which one follows from what was asked for, and from nothing else.
+/// Pages that records have left. Where there are too many, one goes. Which one follows from what
+/// was asked for, and from nothing else.
 #[derive(Clone)]
 pub struct PageCache {
     /// Whoever writes to the database chooses the keys: the hash begins at random.
@@ -51,6 +67,8 @@ pub struct PageCache {
     found: [Cell<u32>; FOUND],
     pages_max: usize,
     hand: usize,
+    eviction: Eviction,
+    returns: Returns,
 }
 
 impl PageCache {
@@ -62,12 +80,19 @@ impl PageCache {
             found: Default::default(),
             pages_max: pages_max.max(1),
             hand: 0,
+            eviction: Eviction::default(),
+            returns: Returns::default(),
         }
     }
 
     /// Raises the number of pages that are kept.
     pub fn allow(&mut self, pages_max: usize) {
         self.pages_max = self.pages_max.max(pages_max);
+    }
+
+    /// Which page goes from now on.
+    pub fn evict_by(&mut self, eviction: Eviction) {
+        self.eviction = eviction;
     }
 
     /// Pages that are kept.
@@ -128,22 +153,46 @@ impl PageCache {
         &mut slot.page
     }
 
+    /// A record names a page, if it is kept, and ends at `end`.
+    pub fn name(&mut self, key: &PageKey, end: u64) {
+        if let Some(place) = self.place(key) {
+            let slot = &mut self.slots[place];
+            let named = std::mem::replace(&mut slot.named, end);
+            self.returns.name(key, named.max(slot.page.lsn()), end);
+        }
+    }
+
+    /// What says how likely pages are to be named again, where that is of use.
+    pub fn returns(&self) -> Vec<u8> {
+        match self.eviction {
+            Eviction::NotUsed => Vec::new(),
+            Eviction::LeastLikely => self.returns.known(),
+        }
+    }
+
     fn place_for(&mut self, key: PageKey) -> usize {
         let place = if self.slots.len() < self.pages_max {
             self.slots.push(Slot {
                 key,
                 page: Box::new([0; PAGE_SIZE]),
                 was_used: true,
+                named: 0,
             });
             self.slots.len() - 1
         } else {
-            let place = self.unused();
+            let place = match self.eviction {
+                Eviction::NotUsed => self.unused(),
+                Eviction::LeastLikely => self.least_likely(),
+            };
             let slot = &mut self.slots[place];
             self.places.remove(&slot.key);
+            self.returns.leave(&slot.key);
             slot.key = key;
             slot.page.fill(0);
+            slot.named = 0;
             place
         };
+        self.returns.come(&key);
         self.places.insert(key, place as u32);
         place
     }
@@ -158,6 +207,19 @@ impl PageCache {
                 return place;
             }
         }
+    }
+
+    /// Of the next places, the one whose page is least likely to be named again.
+    fn least_likely(&mut self) -> usize {
+        let len = self.slots.len();
+        let first = self.hand;
+        self.hand = (first + CANDIDATES) % len;
+        let places = (first..first + CANDIDATES.min(len)).map(|place| place % len);
+        let weight = |place: &usize| {
+            let slot = &self.slots[*place];
+            self.returns.weight(&slot.key, slot.named)
+        };
+        places.min_by_key(weight).unwrap_or(first)
     }
 
     /// `pd_lsn` of a page that is kept.
@@ -194,6 +256,65 @@ mod tests {
         assert_eq!(cache.len(), 3);
         let names: Vec<u32> = cache.iter().map(|(key, _)| key.block).collect();
         assert_eq!(names, [4, 2, 5]);
+    }
+
+    /// Of two relations, the pages of one were named again after long. So those of the other go.
+    #[test]
+    fn the_page_goes_that_is_least_likely_to_be_named_again() {
+        const LONG: u64 = 40 << 20;
+        let of = |relation, block| {
+            let mut key = key(block);
+            key.locator.relation = relation;
+            key
+        };
+        let mut cache = PageCache::new(20);
+        cache.evict_by(Eviction::LeastLikely);
+        let mut end = 1 << 30;
+        let mut name = |cache: &mut PageCache, key, gap| {
+            end += gap;
+            cache.get_or_new(key);
+            cache.name(&key, end);
+        };
+        for block in 0..10 {
+            name(&mut cache, of(1, block), 8192);
+            name(&mut cache, of(2, block), 8192);
+        }
+        for block in 0..10 {
+            name(&mut cache, of(2, block), LONG);
+        }
+        let kept = |cache: &PageCache, relation| {
+            let is_kept = |block: &u32| cache.peek(&of(relation, *block)).is_some();
+            (0..10).filter(is_kept).count()
+        };
+        for block in 0..4 {
+            name(&mut cache, of(3, block), LONG);
+        }
+        assert_eq!(kept(&cache, 1), 6);
+        for block in 4..10 {
+            name(&mut cache, of(3, block), 8192);
+        }
+        assert_eq!([1, 2].map(|relation| kept(&cache, relation)), [0, 10]);
+        // What was named lately goes only where all was.
+        for block in 0..20 {
+            name(&mut cache, of(4, block), 8192);
+        }
+        assert_eq!(cache.len(), 20);
+    }
+
+    #[test]
+    fn all_pages_of_a_relation_may_go() {
+        let mut cache = PageCache::new(2);
+        cache.evict_by(Eviction::LeastLikely);
+        let mut known = Vec::new();
+        for block in 0..1000 {
+            let mut key = key(0);
+            key.locator.relation = block;
+            cache.get_or_new(key);
+            cache.name(&key, u64::from(block));
+            known.push(cache.returns().len());
+        }
+        // What is counted of those that are gone is forgotten.
+        assert!(known.iter().max() == known.last());
     }
 
     #[test]

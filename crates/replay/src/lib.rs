@@ -33,6 +33,7 @@ mod line_changes;
 mod page;
 mod pages;
 mod record;
+mod returns;
 mod rules;
 mod special;
 mod spgist;
@@ -44,7 +45,7 @@ use walzip_pgformat::rmgr_id::{BRIN, BTREE, GIN, GIST, HASH, HEAP, HEAP2, SPGIST
 use walzip_pgformat::wal::Block;
 
 pub use btree::is_split;
-pub use cache::{PageCache, PageKey};
+pub use cache::{Eviction, PageCache, PageKey};
 pub use gin_rows::GinRows;
 pub use heap::{free_line_pointer, row_values};
 pub use key_order::KeyOrders;

@@ -5,7 +5,9 @@
 //! that split and lose pages, and checkpoints between them. The example `history` made them. The
 //! first ones are of format 7, `v8_*` are of the same segments. `v9_*` are of rows in no order in a
 //! table with B-trees on numbers, texts, uuids, times and on several of them. `v11_*` are of a table with
-//! GIN, GiST, SP-GiST, hash and BRIN indexes, its rows inserted, updated, deleted and vacuumed. What replay
+//! GIN, GiST, SP-GiST, hash and BRIN indexes, its rows inserted, updated, deleted and vacuumed. `v12_many_pages`
+//! is of two hash indexes that were made large for rows that never came: 115,000 pages, which are more than a history
+//! keeps. 34 MB of messages came between the two, and are left out. What replay
 //! does is part of the format, and they hold it. `left.txt` has the hash of what each sequence leaves.
 
 use std::fs;
@@ -89,6 +91,9 @@ const ALL: [&str; 20] = [
     "v11_pg18_indexes",
 ];
 
+/// More pages than a history keeps. Its memory is too much for tests that keep several histories.
+const MANY_PAGES: &str = "v12_many_pages";
+
 #[test]
 fn golden_files_decode_to_what_they_did_when_they_were_made() {
     for name in ALL {
@@ -129,7 +134,7 @@ fn golden_files_leave_what_they_did_when_they_were_made() {
         let hash = blake3::Hash::from_bytes(decoder.history_hash());
         format!("{hash}  {name}\n")
     };
-    let left: String = ALL.iter().map(left).collect();
+    let left: String = ALL.iter().chain([&MANY_PAGES]).map(left).collect();
     let expected = Path::new(FOLDER).join("left.txt");
     let expected = fs::read_to_string(expected).expect("left.txt");
     assert!(left == expected, "{left}");

@@ -99,6 +99,7 @@ impl History {
             hasher.update(&index);
         }
         hasher.update(&self.gin_rows.known());
+        hasher.update(&self.cache.returns());
         hasher.update(&[learned.logs_hints.into()]);
         hasher.update(&learned.images_from.0.to_le_bytes());
         hasher.update(&learned.end.0.to_le_bytes());
@@ -109,6 +110,7 @@ impl History {
     /// A segment, or a part of one, begins, encoded in this format.
     pub fn begin(&mut self, header: &SegmentHeader, format: FormatVersion) {
         self.cache.allow(format.history_pages_max());
+        self.cache.evict_by(format.eviction());
         self.learns_leaves = format.has_leaf_blocks();
         if header.start != self.learned.end {
             self.learned.pending.clear();
@@ -302,10 +304,12 @@ impl History {
         let is_hint = super::forms::is_hint(layout);
         self.learned.logs_hints |= is_hint;
         for block in &layout.blocks {
+            let key = PageKey::from(block);
+            self.cache.name(&key, end.0);
             if super::forms::keeps_position(layout, block) && !self.learned.logs_hints {
                 continue;
             }
-            if let Some(page) = self.cache.get_mut(&PageKey::from(block)) {
+            if let Some(page) = self.cache.get_mut(&key) {
                 page.set_lsn(end.0);
             }
         }
