@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use crate::ClusterIdentity;
 use crate::encryption::{KeyError, SealError};
 use crate::local::Misplaced;
+use crate::sftp::SftpError;
 
 type Source = Box<dyn StdError + Send + Sync + 'static>;
 
@@ -268,6 +269,9 @@ impl RepoError {
         };
         if let Some(misplaced) = io_error(&error).and_then(Misplaced::in_error) {
             return misplaced.to_error(key);
+        }
+        if let Some(misplaced) = SftpError::misplaced(key, &error) {
+            return misplaced;
         }
         let kind = io_error(&error).map(io::Error::kind);
         let key = key.to_owned();

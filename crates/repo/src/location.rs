@@ -269,6 +269,9 @@ fn sftp(text: &str) -> Result<SftpLocation, String> {
     if path.is_empty() {
         return Err("it needs the path of a directory".to_owned());
     }
+    if path.starts_with("/~") {
+        return Err("its path is absolute, and ~ stands for no home there".to_owned());
+    }
     Ok(SftpLocation {
         user: user.map(str::to_owned),
         host: host.trim_matches(['[', ']']).to_owned(),
@@ -346,6 +349,7 @@ mod tests {
             "sftp://host/",
             "sftp:///path",
             "sftp://host/a?b",
+            "sftp://host/~/a",
             "sftp://host:99999/a",
             "sftp://host/a%00",
         ] {

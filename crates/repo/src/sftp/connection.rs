@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use russh::client::{self, Handle};
+use russh::client::{self, AuthResult, Handle};
 use russh::keys::agent::AgentIdentity;
 use russh::keys::agent::client::AgentClient;
-use russh::keys::{PrivateKeyWithHashAlg, PublicKey, PublicKeyOrCertificate};
+use russh::keys::{Algorithm, PrivateKeyWithHashAlg, PublicKey, PublicKeyOrCertificate};
+use russh::{AlgorithmKind, Channel, ChannelMsg};
 use russh_sftp::client::RawSftpSession;
 use russh_sftp::client::rawsession::Limits;
 use russh_sftp::extensions::{FSYNC, HARDLINK, LIMITS};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::error::SftpError;
 use super::host_key::KnownKeys;
@@ -22,6 +23,10 @@ use crate::store_settings::StoreSettings;
 const USUAL_PORT: u16 = 22;
 /// How long connecting and logging in may take, each.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often is looked whether the connection is closed.
+const LOOK: Duration = Duration::from_millis(500);
+/// After so many keys a server may end the login: OpenSSH after six (`MaxAuthTries`).
+const KEYS_MAX: usize = 3;
 /// How long the answer to a request may take. A server may sync much before it answers.
 const REQUEST_SECONDS: u64 = 60;
 /// What is sent or asked for at once, where the server names no limit.
@@ -34,7 +39,7 @@ const USUAL_KEYS: [&str; 2] = ["id_ed25519", "id_ecdsa"];
 
 /// An open connection. It is closed when it is dropped.
 pub(super) struct Connection {
-    _ssh: Handle<Client>,
+    ssh: Handle<Client>,
     pub(super) sftp: RawSftpSession,
     /// How many bytes a request may carry.
     pub(super) piece_bytes: usize,
@@ -67,15 +72,37 @@ impl Connection {
             known,
         };
         let greet = timeout(patience, client::connect_stream(config, stream, client));
-        let mut ssh = greet.await.map_err(late)??;
+        let mut ssh = greet.await.map_err(late)?.map_err(only_rsa(&server))?;
         let login = timeout(patience, log_in(&mut ssh, location, settings, &server));
         login.await.map_err(late)??;
-        let sftp = timeout(patience, start_sftp(ssh));
+        let sftp = timeout(patience, start_sftp(ssh, &server));
         sftp.await.map_err(late)?
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self._ssh.is_closed()
+        self.ssh.is_closed()
+    }
+
+    /// Ends when the connection is closed, and answers that came before have been given out. A request that was made
+    /// while it was closed may never be answered, not even with an error (russh-sftp 3.0.1).
+    async fn closed(&self) -> SftpError {
+        while !self.is_closed() {
+            sleep(LOOK).await;
+        }
+        sleep(LOOK).await;
+        SftpError::Ssh(russh::Error::Disconnect)
+    }
+
+    /// What work over the connection comes to, or that the connection was closed meanwhile.
+    pub(super) async fn unless_closed<T>(
+        &self,
+        work: impl Future<Output = Result<T, SftpError>>,
+    ) -> Result<T, SftpError> {
+        tokio::select! {
+            biased;
+            done = work => done,
+            closed = self.closed() => Err(closed),
+        }
     }
 }
 
@@ -87,9 +114,28 @@ fn ssh_config(known: &KnownKeys) -> client::Config {
     };
     let algorithms = known.algorithms();
     let mut preferred = config.preferred.key.to_vec();
+    // Nothing here checks them.
+    preferred.retain(|algorithm| !matches!(algorithm, Algorithm::Rsa { .. }));
     preferred.sort_by_key(|algorithm| !algorithms.contains(algorithm));
     config.preferred.key = preferred.into();
     config
+}
+
+/// Says of a server without another key that it has only RSA keys.
+fn only_rsa(server: &str) -> impl FnOnce(SftpError) -> SftpError {
+    let server = server.to_owned();
+    move |error| match error {
+        SftpError::Ssh(russh::Error::NoCommonAlgo { kind, theirs, .. })
+            if matches!(kind, AlgorithmKind::Key) =>
+        {
+            SftpError::HostKey(format!(
+                "the SSH server {server} has host keys of the kinds {} only, of which walzip uses none: give it an \
+                 Ed25519 or ECDSA key (ssh-keygen -A, HostKey in its sshd_config)",
+                theirs.join(", ")
+            ))
+        }
+        other => other,
+    }
 }
 
 /// What the SSH protocol asks of us.
@@ -118,9 +164,25 @@ impl client::Handler for Client {
     }
 }
 
-async fn start_sftp(ssh: Handle<Client>) -> Result<Connection, SftpError> {
-    let channel = ssh.channel_open_session().await?;
+/// Asks for the server's SFTP. What comes before its answer has nothing to do with it.
+async fn open_channel(
+    ssh: &Handle<Client>,
+    server: &str,
+) -> Result<Channel<client::Msg>, SftpError> {
+    let mut channel = ssh.channel_open_session().await?;
     channel.request_subsystem(true, "sftp").await?;
+    loop {
+        match channel.wait().await {
+            Some(ChannelMsg::Success) => return Ok(channel),
+            Some(ChannelMsg::Failure) => return Err(SftpError::NoSftp(server.to_owned())),
+            Some(_) => {}
+            None => return Err(SftpError::Ssh(russh::Error::Disconnect)),
+        }
+    }
+}
+
+async fn start_sftp(ssh: Handle<Client>, server: &str) -> Result<Connection, SftpError> {
+    let channel = open_channel(&ssh, server).await?;
     let sftp = RawSftpSession::new(channel.into_stream());
     sftp.set_timeout(REQUEST_SECONDS);
     let started = sftp.init().await;
@@ -141,7 +203,7 @@ async fn start_sftp(ssh: Handle<Client>) -> Result<Connection, SftpError> {
         has_fsync: offers(FSYNC),
         has_hardlink: offers(HARDLINK),
         sftp,
-        _ssh: ssh,
+        ssh,
     })
 }
 
@@ -158,7 +220,14 @@ async fn log_in(
     };
     let mut tried = Vec::new();
     if let Some(file) = &settings.sftp_private_key_file {
-        if log_in_with_file(ssh, user, file).await? {
+        let login = log_in_with_file(ssh, user, file).await;
+        let named = |error| match error {
+            SftpError::Login(reason) => {
+                SftpError::Login(format!("{reason} (repo-sftp-private-key-file)"))
+            }
+            other => other,
+        };
+        if login.map_err(named)? {
             return Ok(());
         }
         tried.push(file.display().to_string());
@@ -169,21 +238,31 @@ async fn log_in(
             return Ok(());
         }
         for file in usual_keys(settings) {
+            if ssh.is_closed() {
+                break;
+            }
             match log_in_with_file(ssh, user, &file).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => tried.push(file.display().to_string()),
                 // Another one may do; if none does, this is why.
                 Err(SftpError::Login(reason)) => tried.push(reason),
+                Err(_) if tried.len() >= KEYS_MAX => break,
                 Err(error) => return Err(error),
             }
         }
     }
+    let ended = match ssh.is_closed() {
+        true => {
+            "; after so many keys it ended the login: name the right one with repo-sftp-private-key-file"
+        }
+        false => "",
+    };
     let tried = match tried.is_empty() {
         true => "there is no key: name one with repo-sftp-private-key-file".to_owned(),
         false => format!("tried: {}", tried.join(", ")),
     };
     Err(SftpError::Login(format!(
-        "the SSH server {server} does not let {user} in; {tried}"
+        "the SSH server {server} does not let {user} in; {tried}{ended}"
     )))
 }
 
@@ -213,8 +292,24 @@ async fn log_in_with_file(
         }
         Err(error) => return Err(unusable(error.to_string())),
     };
+    if key.algorithm().is_rsa() {
+        let reason =
+            "walzip uses RSA keys through ssh-agent only: add it there, or make an Ed25519 key";
+        return Err(unusable(reason.to_owned()));
+    }
     let key = PrivateKeyWithHashAlg::new(Arc::new(key), None);
-    Ok(ssh.authenticate_publickey(user, key).await?.success())
+    is_in(ssh.authenticate_publickey(user, key).await?)
+}
+
+/// Whether the server lets us in. An answer that names no method to go on with is none: the connection was closed.
+fn is_in(answer: AuthResult) -> Result<bool, SftpError> {
+    match answer {
+        AuthResult::Success => Ok(true),
+        AuthResult::Failure {
+            remaining_methods, ..
+        } if remaining_methods.is_empty() => Err(SftpError::Ssh(russh::Error::Disconnect)),
+        AuthResult::Failure { .. } => Ok(false),
+    }
 }
 
 /// An agent that does not answer is as good as none.
@@ -234,9 +329,13 @@ async fn log_in_with_agent(
         };
         let hash = rsa_hash(ssh, &key).await;
         let answer = ssh.authenticate_publickey_with(user, key, hash, &mut agent);
-        match answer.await {
-            Ok(answer) if answer.success() => return Ok(true),
+        match answer.await.map(is_in) {
+            Ok(Ok(true)) => return Ok(true),
+            Ok(Err(error)) if tried.len() < KEYS_MAX => return Err(error),
             _ => tried.push(format!("the agent's key {comment}")),
+        }
+        if ssh.is_closed() {
+            return Ok(false);
         }
     }
     Ok(false)

@@ -6,6 +6,8 @@ use object_store::path::Path;
 use russh_sftp::client::error::Error as ProtocolError;
 use russh_sftp::protocol::StatusCode;
 
+use crate::RepoError;
+
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SftpError {
@@ -19,6 +21,10 @@ pub(crate) enum SftpError {
     HostKey(String),
     #[error("{0}")]
     Login(String),
+    #[error(
+        "the SSH server {0} does not offer SFTP to this user: its sshd_config needs \"Subsystem sftp internal-sftp\""
+    )]
+    NoSftp(String),
     #[error("could not {action} {path} on the SSH server")]
     Request {
         action: &'static str,
@@ -27,7 +33,12 @@ pub(crate) enum SftpError {
     },
     /// Something else than a plain file or directory of ours.
     #[error("{path} on the SSH server is {found}")]
-    Misplaced { path: String, found: &'static str },
+    Misplaced {
+        path: String,
+        found: &'static str,
+        /// Whether it is found under an object's own key, and is no link.
+        is_object: bool,
+    },
     #[error("{path} on the SSH server has {found} bytes, {sent} were sent")]
     Length { path: String, found: u64, sent: u64 },
 }
@@ -40,9 +51,10 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             // OpenSSH says this, and no more, of all that has no code of its own (sftp-server.c).
-            ProtocolError::Status(status) if status.status_code == StatusCode::Failure => {
-                f.write_str("the server failed and did not say why; its disk may be full")
-            }
+            ProtocolError::Status(status) if status.status_code == StatusCode::Failure => f
+                .write_str(
+                    "the server failed and did not say why; its disk may be full, or read-only",
+                ),
             ProtocolError::Status(status) => write!(f, "{}", status.error_message),
             ProtocolError::Timeout => f.write_str("the server did not answer in time"),
             // What the library says when the channel is closed before the answer has come.
@@ -85,6 +97,32 @@ impl SftpError {
             },
             _ => false,
         }
+    }
+
+    /// For the caller: an object of which nothing is left, or a repository in disorder.
+    pub(crate) fn misplaced(key: &str, error: &object_store::Error) -> Option<RepoError> {
+        let object_store::Error::Generic { source, .. } = error else {
+            return None;
+        };
+        let Self::Misplaced {
+            path,
+            found,
+            is_object,
+        } = source.downcast_ref()?
+        else {
+            return None;
+        };
+        let detail = format!("it is {found}");
+        Some(match is_object {
+            true => RepoError::Corrupt {
+                key: key.to_owned(),
+                detail,
+            },
+            false => RepoError::NotInPlace {
+                place: format!("{path} on the SSH server"),
+                detail,
+            },
+        })
     }
 
     fn status(&self) -> Option<StatusCode> {
@@ -151,7 +189,7 @@ mod tests {
         for (error, said) in [
             (
                 status(StatusCode::Failure, "Failure"),
-                "its disk may be full",
+                "its disk may be full, or read-only",
             ),
             (
                 status(StatusCode::PermissionDenied, "Permission denied"),

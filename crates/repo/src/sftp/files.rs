@@ -137,7 +137,11 @@ impl Connection {
             let look = look?;
             if let Some(Kind::Other(found)) = look.as_ref().map(Kind::of) {
                 let path = level.clone();
-                return Err(SftpError::Misplaced { path, found });
+                return Err(SftpError::Misplaced {
+                    path,
+                    found,
+                    is_object: false,
+                });
             }
             found.push((level.clone(), look));
         }
@@ -147,7 +151,11 @@ impl Connection {
                 .is_some_and(|look| Kind::of(look) == Kind::File)
             {
                 let (path, found) = (path.clone(), "a file, not a directory");
-                return Err(SftpError::Misplaced { path, found });
+                return Err(SftpError::Misplaced {
+                    path,
+                    found,
+                    is_object: false,
+                });
             }
         }
         Ok(found)
@@ -366,9 +374,16 @@ impl Connection {
     }
 
     /// Removes the temporary files of processes that were killed. By the server's own clock, a
-    /// file counts as abandoned that is much older than the newest one.
+    /// file counts as abandoned that is much older than one that is made now.
     pub(super) async fn sweep(&self, staging: &str) -> Result<()> {
-        let files = self.names(staging).await?;
+        if self.names(staging).await?.is_empty() {
+            return Ok(());
+        }
+        let now = format!("{staging}/{}", unique_name());
+        self.write_new(&now, &[]).await?;
+        let files = self.names(staging).await;
+        self.remove(&now).await?;
+        let files = files?;
         let files = files
             .iter()
             .filter(|(_, found)| Kind::of(found) == Kind::File);
@@ -438,8 +453,9 @@ impl Reader {
             if missing == 0 {
                 return Ok(piece.into());
             }
-            let sftp = &self.connection.sftp;
-            match sftp.read(self.handle.as_str(), at, missing).await {
+            let read = self.connection.sftp.read(self.handle.as_str(), at, missing);
+            let read = async { Ok(read.await) };
+            match self.connection.unless_closed(read).await? {
                 Ok(data) if !data.data.is_empty() && data.data.len() <= missing as usize => {
                     piece.extend_from_slice(&data.data);
                 }

@@ -11,8 +11,8 @@ mod host_key;
 mod upload;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -46,6 +46,8 @@ struct Inner {
     settings: StoreSettings,
     connection: Mutex<Option<Arc<Connection>>>,
     is_swept: AtomicBool,
+    /// Temporary files that could not be removed, since the connection was lost.
+    left: std::sync::Mutex<Vec<String>>,
 }
 
 impl fmt::Display for SftpStore {
@@ -67,6 +69,7 @@ impl SftpStore {
             settings: settings.clone(),
             connection: Mutex::new(None),
             is_swept: AtomicBool::new(false),
+            left: std::sync::Mutex::default(),
         }))
     }
 
@@ -97,7 +100,8 @@ impl SftpStore {
         work: impl FnOnce(Arc<Connection>) -> F,
     ) -> Result<T, SftpError> {
         let connection = self.connection().await?;
-        let done = work(Arc::clone(&connection)).await;
+        let work = work(Arc::clone(&connection));
+        let done = connection.unless_closed(work).await;
         if done.as_ref().is_err_and(SftpError::is_transient) {
             self.forget(&connection).await;
         }
@@ -137,13 +141,32 @@ impl SftpStore {
         content: &[Bytes],
         existing_only: bool,
     ) -> Result<Option<Named>, SftpError> {
+        let staged = format!("{}/{}", self.staging(), unique_name());
+        let created = self.create_as(file, content, existing_only, &staged).await;
+        if created.as_ref().is_err_and(SftpError::is_transient) {
+            self.left().push(staged);
+        }
+        created
+    }
+
+    async fn create_as(
+        &self,
+        file: &str,
+        content: &[Bytes],
+        existing_only: bool,
+        staged: &str,
+    ) -> Result<Option<Named>, SftpError> {
         self.with(|connection| async move {
             let along = connection.look_along(self.root(), file).await?;
             let mut levels = along.iter().rev();
             if let Some((path, Some(found))) = levels.next() {
                 if Kind::of(found) != Kind::File {
                     let (path, found) = (path.clone(), "a directory, not a file");
-                    return Err(SftpError::Misplaced { path, found });
+                    return Err(SftpError::Misplaced {
+                        path,
+                        found,
+                        is_object: true,
+                    });
                 }
                 return connection.confirm(file).await.map(Some);
             }
@@ -151,21 +174,46 @@ impl SftpStore {
             if existing_only && !has_directory {
                 return Ok(None);
             }
-            let staged = format!("{}/{}", self.staging(), unique_name());
+            self.remove_left(&connection).await?;
             let is_alone = !has_directory || along.len() < 2;
             let named = async {
-                self.write_staged(&connection, &staged, content).await?;
+                self.write_staged(&connection, staged, content).await?;
                 if is_alone {
                     connection.create_directories(parent(file)).await?;
                 }
-                connection.publish(&staged, file).await
+                connection.publish(staged, file).await
             };
             let named = named.await;
             // After a rename there is nothing to remove.
-            let _ = connection.remove(&staged).await;
+            let _ = connection.remove(staged).await;
             named.map(Some)
         })
         .await
+    }
+
+    /// Removes what was left when the connection was lost, and what others left.
+    async fn remove_left(&self, connection: &Connection) -> Result<(), SftpError> {
+        let take = || self.left().pop();
+        let mut has_left = false;
+        while let Some(staged) = take() {
+            has_left = true;
+            match connection.remove(&staged).await {
+                Err(error) if error.is_transient() => {
+                    self.left().push(staged);
+                    return Err(error);
+                }
+                // It was not made, or is removed by a sweep.
+                _ => {}
+            }
+        }
+        match has_left {
+            true => self.sweep_once(connection).await,
+            false => Ok(()),
+        }
+    }
+
+    fn left(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.0.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a temporary file; the directory is made when it turns out to be missing.
@@ -211,7 +259,11 @@ impl SftpStore {
                 Some((_, None)) => Ok(Vec::new()),
                 Some((path, Some(found))) if Kind::of(found) == Kind::File => {
                     let (path, found) = (path.clone(), "a file, not a directory");
-                    Err(SftpError::Misplaced { path, found })
+                    Err(SftpError::Misplaced {
+                        path,
+                        found,
+                        is_object: false,
+                    })
                 }
                 _ => connection.names(&directory).await,
             }
@@ -303,7 +355,11 @@ impl ObjectStore for SftpStore {
             match along.last() {
                 Some((path, Some(found))) if Kind::of(found) == Kind::Directory => {
                     let (path, found) = (path.clone(), "a directory, not a file");
-                    Err(SftpError::Misplaced { path, found })
+                    Err(SftpError::Misplaced {
+                        path,
+                        found,
+                        is_object: true,
+                    })
                 }
                 _ => Reader::open(connection, file).await,
             }

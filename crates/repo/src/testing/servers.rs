@@ -354,6 +354,11 @@ impl Sshd {
         Sshd { server, user }
     }
 
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.server.port()
+    }
+
     /// The URL of a directory there.
     pub fn url(&self, path: &Path) -> String {
         let (user, port) = (&self.user, self.server.port());

@@ -15,6 +15,7 @@ mod places;
 mod remote_faults;
 mod removal;
 mod set_aside;
+mod sftp_faults;
 mod suite;
 mod upgrades;
 
