@@ -75,6 +75,19 @@ pub struct MovedTimeline {
 }
 
 impl Move {
+    /// Nothing is left to be moved.
+    fn done(label: AsideLabel) -> Move {
+        Move {
+            label,
+            timelines: Vec::new(),
+            names: Vec::new(),
+            packs: Vec::new(),
+            staying: Vec::new(),
+            from: None,
+            copied: None,
+        }
+    }
+
     /// How many objects move.
     pub fn objects(&self) -> usize {
         self.names.len() + self.packs.len()
@@ -154,25 +167,40 @@ pub async fn set_aside(repository: &Repository, plan: &Move) -> Result<(), Archi
     staying::keep(repository, plan).await?;
     let (histories, others): (Vec<_>, Vec<_>) =
         plan.names.iter().partition(|name| is_history(name));
-    for one in last_first(others, &plan.packs) {
-        let removed = match one {
-            Removed::Object(name) => repository.remove_copied_aside(plan.label, name).await,
-            Removed::Pack(name) => {
-                staying::keep_of((repository, &packs), plan, name).await?;
-                let removed = repository.remove_copied_pack(&packs, &aside, name).await;
-                staying::keep_of((repository, &aside), plan, name).await?;
-                removed
-            }
-        };
-        removed.map_err(|error| conflict(error, &one.to_string()))?;
+    let mut leaving = last_first(others, &plan.packs);
+    let last = plan.from.and_then(|_| leaving.pop());
+    for one in &leaving {
+        remove(repository, plan, one).await?;
     }
-    content::refuse_packed(repository, plan.label, &plan.names).await?;
+    content::refuse_packed(repository, plan).await?;
     refuse_newcomers(repository, plan).await?;
     for name in histories {
-        let removed = repository.remove_copied_aside(plan.label, name).await;
-        removed.map_err(|error| conflict(error, name))?;
+        remove(repository, plan, &Removed::Object(name)).await?;
+    }
+    // As long as it is there, an interrupted move of a part is gone on with, and who waits to archive it waits.
+    if let Some(last) = last {
+        remove(repository, plan, &last).await?;
     }
     Ok(())
+}
+
+/// Removes what has a copy aside.
+async fn remove(
+    repository: &Repository,
+    plan: &Move,
+    one: &Removed<'_>,
+) -> Result<(), ArchiveError> {
+    let (packs, aside) = (repository.packs(), repository.packs_aside(plan.label));
+    let removed = match one {
+        Removed::Object(name) => repository.remove_copied_aside(plan.label, name).await,
+        Removed::Pack(name) => {
+            staying::keep_of((repository, &packs), plan, name).await?;
+            let removed = repository.remove_copied_pack(&packs, &aside, name).await;
+            staying::keep_of((repository, &aside), plan, name).await?;
+            removed
+        }
+    };
+    removed.map_err(|error| conflict(error, &one.to_string()))
 }
 
 /// Finds out what putting back a label would move, and whether it may be.
@@ -205,13 +233,9 @@ pub async fn plan_put_back(
         }
     }
     Ok(Move {
-        label,
-        timelines: Vec::new(),
         names: histories_last(&entries),
         packs,
-        staying: Vec::new(),
-        from: None,
-        copied: None,
+        ..Move::done(label)
     })
 }
 
@@ -291,15 +315,7 @@ async fn moved_before(
     let labels = repository.list_aside_labels().await?;
     let mut before = labels.iter().rev();
     if let Some(&label) = before.find(|label| label.timeline() == timeline.0) {
-        return Ok(Move {
-            label,
-            timelines: Vec::new(),
-            names: Vec::new(),
-            packs: Vec::new(),
-            staying: Vec::new(),
-            from: None,
-            copied: None,
-        });
+        return Ok(Move::done(label));
     }
     let names = listing.iter().filter_map(|entry| entry.name.parse().ok());
     let known: BTreeSet<u32> = names.map(|name: WalFileName| name.timeline().0).collect();
@@ -515,8 +531,8 @@ async fn refuse_foreign_history(
         if is_with_it || repository.find_wal(&history).await?.is_none() {
             continue;
         }
-        let aside = repository.get_aside(label, &entry.name).await?;
-        if aside.is_none() || repository.get_wal(&entry.name).await? != aside {
+        let is_there = StoredWal::get(repository, &entry.name).await?.is_some();
+        if !is_there || has_other(repository, label, &entry.name).await? {
             return Err(ArchiveError::Duplicate { name: history });
         }
     }

@@ -154,11 +154,9 @@ impl ProvenPack {
         }
         tokio::time::sleep_until((self.since + SETTLED).into()).await;
         for names in self.single.chunks(self.removed_at_once) {
-            // It has expired, was set aside, or is about to be.
-            if !is_there(part, &self.pack).await? || is_aside(part, &self.pack).await? {
+            if !remove(part, &self.pack, names).await? {
                 break;
             }
-            remove(part, &self.pack, names).await?;
         }
         Ok(())
     }
@@ -189,20 +187,60 @@ async fn is_aside(part: &Repository, pack: &WalPack) -> Result<bool, ArchiveErro
     Ok(false)
 }
 
-/// Removes segments' own objects, which are in a pack. Where the pack has gone meanwhile, since it was set aside, the
-/// objects may be what was to stay of it, and are put back.
-async fn remove(part: &Repository, pack: &WalPack, names: &[String]) -> Result<(), ArchiveError> {
+/// Removes segments' own objects, which are in a pack, unless it has expired, was set aside, or is about to be.
+/// Where it has gone meanwhile, the objects may be what was to stay of it, and are put back, but for those that were
+/// set aside with it.
+async fn remove(part: &Repository, pack: &WalPack, names: &[String]) -> Result<bool, ArchiveError> {
     let mut objects = Vec::new();
     for name in names {
         objects.extend(part.get_wal(name).await?.map(|object| (name, object)));
     }
+    if !stays_for_now(part, pack).await? {
+        return Ok(false);
+    }
     part.remove_wal(names).await?;
-    if !is_there(part, pack).await? {
-        for (name, object) in objects {
+    if is_there(part, pack).await? {
+        return Ok(true);
+    }
+    for (name, object) in objects {
+        if !was_set_aside(part, pack, name).await? {
             part.put_wal(name, object).await?;
         }
     }
-    Ok(())
+    Ok(false)
+}
+
+/// How often is looked for a pack, where looking takes too long.
+const LOOKS: usize = 3;
+
+/// Whether a pack is there, and nothing says that it is about to be set aside. A store may take long to answer, or a
+/// machine stand still: then what was seen is worth nothing.
+async fn stays_for_now(part: &Repository, pack: &WalPack) -> Result<bool, ArchiveError> {
+    for _ in 0..LOOKS {
+        let looked = Instant::now();
+        if !is_there(part, pack).await? || is_aside(part, pack).await? {
+            return Ok(false);
+        }
+        if !is_long_ago(looked) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether an object was set aside with the pack that has the segment too.
+async fn was_set_aside(
+    part: &Repository,
+    pack: &WalPack,
+    name: &str,
+) -> Result<bool, ArchiveError> {
+    for label in part.list_aside_labels().await? {
+        if label.timeline() == pack.name.timeline() && part.get_aside(label, name).await?.is_some()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether segments that were not packed at `looked` may have been removed by now.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use walzip_repo::{AsideLabel, PackName, Repository, WalPacks};
+use walzip_repo::{PackName, Repository, WalPacks};
 
+use super::Move;
 use crate::error::ArchiveError;
 use crate::packs::PackReader;
 use crate::stored_wal::StoredWal;
@@ -80,16 +81,16 @@ pub(super) async fn refuse_other(
 /// Refuses to end while a segment that was to move is in a pack that has come meanwhile, with what was moved.
 pub(super) async fn refuse_packed(
     repository: &Repository,
-    aside: AsideLabel,
-    moved: &[String],
+    plan: &Move,
 ) -> Result<(), ArchiveError> {
-    let is_moved = |pack: &PackName| moved.iter().any(|name| pack.index_of(name).is_some());
-    let packed = PackedHashes::read(&repository.packs(), is_moved).await?;
-    for name in moved {
+    let has_moved = |pack: &PackName| plan.names.iter().any(|name| pack.index_of(name).is_some());
+    let has_come = |pack: &PackName| !plan.packs.contains(pack) && has_moved(pack);
+    let packed = PackedHashes::read(&repository.packs(), has_come).await?;
+    for name in &plan.names {
         let Some(hash) = packed.get(name) else {
             continue;
         };
-        if let Some(object) = repository.get_aside(aside, name).await?
+        if let Some(object) = repository.get_aside(plan.label, name).await?
             && StoredWal::Single(object).content_hash(name).await? == hash
         {
             return Err(ArchiveError::Request(format!(

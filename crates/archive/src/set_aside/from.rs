@@ -79,10 +79,7 @@ pub async fn plan_set_aside_from(
     let of_part = listing.iter().filter(|entry| part.has_file(&entry.name));
     let of_part: Vec<WalEntry> = of_part.cloned().collect();
     if of_part.is_empty() {
-        return Err(ArchiveError::Request(format!(
-            "the archive has nothing of timeline {} from {from} on",
-            from.timeline
-        )));
+        return moved_before(repository, &part).await;
     }
     refuse_unknown_descent(from.timeline, &timelines)?;
     let needs = |segment: SegmentName| part.has(segment) || whole.contains(&segment.timeline);
@@ -115,6 +112,23 @@ pub async fn plan_set_aside_from(
         from: Some(from),
         copied: has_history.then_some(history),
     })
+}
+
+/// Nothing is left to be moved: either that was done, or there never was anything.
+async fn moved_before(repository: &Repository, part: &Part) -> Result<Move, ArchiveError> {
+    let from = part.from;
+    for label in repository.list_aside_labels().await?.into_iter().rev() {
+        if label.timeline() == from.timeline.0 {
+            let there = repository.list_aside_objects(label).await?.entries();
+            if there.iter().any(|entry| part.has_file(&entry.name)) {
+                return Ok(Move::done(label));
+            }
+        }
+    }
+    Err(ArchiveError::Request(format!(
+        "the archive has nothing of timeline {} from {from} on",
+        from.timeline
+    )))
 }
 
 /// The packs that move, and the segments of them that stay. A pack moves whole.

@@ -257,3 +257,29 @@ async fn a_part_that_is_packed_while_it_is_set_aside_moves_later() {
         assert_eq!(found.expect("asked"), None);
     }
 }
+
+/// What a move has copied and not removed may be packed by the time that it is taken back.
+#[tokio::test(start_paused = true)]
+async fn what_was_packed_after_an_interrupted_move_is_taken_back() {
+    let repository = archive(memory_store(), 1..3).await;
+    let history = format!("1\t0/{:X}\treason\n", 3 * SEGMENT_SIZE);
+    let second = |number| segment_name(number).replacen("00000001", "00000002", 1);
+    push_content(&repository, "00000002.history", history.as_bytes())
+        .await
+        .expect("pushed");
+    for number in 3..6 {
+        let start = number * SEGMENT_SIZE as u64;
+        let content = segment(CLUSTER, PAGE_MAGIC_15, 2, start, number as u8);
+        let pushed = push_content(&repository, &second(number), &content).await;
+        pushed.expect("pushed");
+    }
+    let plan = plan_set_aside(&repository, TimelineId(2)).await;
+    let label = plan.expect("planned").label;
+    let copied = repository.copy_aside(label, &second(4)).await;
+    copied.expect("copied");
+    pack_all(&repository).await;
+    let plan = plan_put_back(&repository, label).await.expect("planned");
+    put_back(&repository, &plan).await.expect("put back");
+    assert_eq!(repository.list_aside_labels().await.expect("listed"), []);
+    assert!(got(&repository, &second(4)).await.expect("got").is_some());
+}

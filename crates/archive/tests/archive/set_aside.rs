@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use object_store::ObjectStore;
 use walzip_archive::ArchiveError;
-use walzip_archive::set_aside::{plan_put_back, plan_set_aside, put_back, set_aside};
+use walzip_archive::set_aside::{
+    Move, plan_put_back, plan_set_aside, plan_set_aside_from, put_back, set_aside,
+};
 use walzip_pgformat::TimelineId;
 use walzip_repo::testing::{Faults, FaultyStore, memory_store};
 use walzip_repo::{AsideLabel, Repository};
@@ -258,6 +260,41 @@ async fn nothing_is_lost_when_any_call_fails_and_the_next_attempt_finishes() {
                 assert!(call > 40, "the moves took {call} calls only");
                 break;
             }
+        }
+    }
+}
+
+/// Of a timeline that stays, what is from a segment on moves, and 2 and 3, which left it behind that segment.
+async fn move_part(repository: &Repository) -> Result<Move, ArchiveError> {
+    let from = name(1, 5).parse().expect("a segment");
+    let plan = plan_set_aside_from(repository, from, false).await?;
+    set_aside(repository, &plan).await?;
+    Ok(plan)
+}
+
+/// Also where nothing is left but histories, which go last.
+#[tokio::test]
+async fn a_part_whose_move_was_interrupted_moves_when_it_is_asked_for_again() {
+    let objects = filled().await;
+    for call in 2.. {
+        let faults = Faults {
+            fail_call: Some(call),
+            ..Faults::default()
+        };
+        let store = store_with(&objects).await;
+        let direct = Repository::open(Arc::clone(&store)).await.expect("opened");
+        let faulty = over(&store, faults).await;
+        let repository = Repository::open(Arc::new(faulty)).await.expect("opened");
+        let first = move_part(&repository).await;
+        let again = move_part(&direct).await;
+        let again = again.unwrap_or_else(|error| panic!("call {call}: {error}"));
+        assert_eq!(first.is_ok(), again.objects() == 0, "call {call}");
+        let (moved, left) = (aside(&direct, again.label).await, wal(&direct).await);
+        assert_eq!((moved.len(), left.len()), (8, 3), "call {call}");
+        assert!(left.contains_key("00000004.history") && left.contains_key(&name(1, 4)));
+        if first.is_ok() {
+            assert!(call > 40, "the move took {call} calls only");
+            return;
         }
     }
 }

@@ -71,9 +71,9 @@ impl OnArgs {
 /// failover, the one behind the segment in which production's timeline left, as "walzip info" shows.
 /// Segments before it that are in a pack with it stay, as objects of their own.
 ///
-/// Stop the abandoned server first, or its archiving, and recoveries of that timeline: what was fetched
-/// for one before is handed to it for up to five minutes more. Without --confirm, this only says what
-/// would be moved. When it is interrupted, run it again. Run only one at a time.
+/// Stop the abandoned server first, or its archiving, and recoveries of that timeline. Wait five minutes before
+/// another recovery begins where one has run: it may be handed what was fetched for the one before. Without
+/// --confirm, this only says what would be moved. When it is interrupted, run it again. Run only one at a time.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -158,8 +158,10 @@ fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
         let label = plan.label;
         let directory = format!("aside/{}/{label}", repository.cluster().name());
         if plan.objects() == 0 {
+            let part = args.from.map(|from| format!(" from {from} on"));
+            let part = part.unwrap_or_default();
             return say(format_args!(
-                "timeline {timeline} is set aside already, as {label}: nothing to do"
+                "timeline {timeline}{part} is set aside already, as {label}: nothing to do"
             ));
         }
         for moved in &plan.timelines {
