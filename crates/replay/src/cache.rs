@@ -8,7 +8,7 @@ use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::{Block, RelFileLocator};
 
 use crate::page::{Page, PageBytes};
-use crate::returns::Returns;
+use crate::returns::{ForkKey, Returns};
 
 /// Names a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,6 +19,12 @@ pub struct PageKey {
     pub fork: u8,
     /// The number in the fork.
     pub block: u32,
+}
+
+impl PageKey {
+    fn fork_key(&self) -> ForkKey {
+        (self.locator, self.fork)
+    }
 }
 
 impl From<&Block> for PageKey {
@@ -158,7 +164,8 @@ impl PageCache {
         if let Some(place) = self.place(key) {
             let slot = &mut self.slots[place];
             let named = std::mem::replace(&mut slot.named, end);
-            self.returns.name(key, named.max(slot.page.lsn()), end);
+            self.returns
+                .name(key.fork_key(), named.max(slot.page.lsn()), end);
         }
     }
 
@@ -186,13 +193,13 @@ impl PageCache {
             };
             let slot = &mut self.slots[place];
             self.places.remove(&slot.key);
-            self.returns.leave(&slot.key);
+            self.returns.leave(slot.key.fork_key());
             slot.key = key;
             slot.page.fill(0);
             slot.named = 0;
             place
         };
-        self.returns.come(&key);
+        self.returns.come(key.fork_key());
         self.places.insert(key, place as u32);
         place
     }
@@ -217,7 +224,7 @@ impl PageCache {
         let places = (first..first + CANDIDATES.min(len)).map(|place| place % len);
         let weight = |place: &usize| {
             let slot = &self.slots[*place];
-            self.returns.weight(&slot.key, slot.named)
+            self.returns.weight(slot.key.fork_key(), slot.named)
         };
         places.min_by_key(weight).unwrap_or(first)
     }

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use walzip_pgformat::wal::RelFileLocator;
 
-use crate::cache::PageKey;
+/// A fork of a relation.
+pub(crate) type ForkKey = (RelFileLocator, u8);
 
 /// Bytes of WAL after which a page that is named again has returned. Until then it does not go.
 const LONG: u64 = 32 << 20;
@@ -25,22 +26,21 @@ struct Fork {
 #[derive(Clone, Default)]
 pub(crate) struct Returns {
     /// Whoever writes to the database chooses the keys: the hash begins at random.
-    forks: HashMap<(RelFileLocator, u8), Fork, RandomState>,
+    forks: HashMap<ForkKey, Fork, RandomState>,
     /// Where the last record ends.
     now: u64,
 }
 
 impl Returns {
     /// A page is kept from now on.
-    pub(crate) fn come(&mut self, key: &PageKey) {
-        let fork = self.forks.entry((key.locator, key.fork)).or_default();
+    pub(crate) fn come(&mut self, of: ForkKey) {
+        let fork = self.forks.entry(of).or_default();
         fork.kept += 1;
         fork.came += 1;
     }
 
     /// A page is no longer kept.
-    pub(crate) fn leave(&mut self, key: &PageKey) {
-        let of = (key.locator, key.fork);
+    pub(crate) fn leave(&mut self, of: ForkKey) {
         if let Some(fork) = self.forks.get_mut(&of) {
             fork.kept = fork.kept.saturating_sub(1);
             if fork.kept == 0 {
@@ -50,11 +50,11 @@ impl Returns {
     }
 
     /// A record that ends at `end` names a page that was last named at `named`, 0 if it never was.
-    pub(crate) fn name(&mut self, key: &PageKey, named: u64, end: u64) {
+    pub(crate) fn name(&mut self, of: ForkKey, named: u64, end: u64) {
         self.now = end;
         if named != 0
             && end.saturating_sub(named) > LONG
-            && let Some(fork) = self.forks.get_mut(&(key.locator, key.fork))
+            && let Some(fork) = self.forks.get_mut(&of)
         {
             fork.returned += 1;
         }
@@ -63,9 +63,8 @@ impl Returns {
     /// The more, the likelier it is that a page is named again, that was last named at `named`: of pages that
     /// came, how many were. How long ago it was says nothing more: a checkpoint makes pages be named
     /// in turn.
-    pub(crate) fn weight(&self, key: &PageKey, named: u64) -> u128 {
-        let fork = self.forks.get(&(key.locator, key.fork));
-        match fork {
+    pub(crate) fn weight(&self, of: ForkKey, named: u64) -> u128 {
+        match self.forks.get(&of) {
             Some(fork) if self.now.saturating_sub(named) > LONG => {
                 ((u128::from(fork.returned) + 1) << 32) / u128::from(fork.came.max(1))
             }

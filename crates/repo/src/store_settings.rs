@@ -72,7 +72,9 @@ impl Environment {
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         // A value that was read from a file often ends with the file's last line break.
-        self.0.get(name).map(|value| value.trim_end_matches(['\r', '\n']))
+        self.0
+            .get(name)
+            .map(|value| value.trim_end_matches(['\r', '\n']))
     }
 
     pub(crate) fn any(&self, names: &[&str]) -> Option<&str> {

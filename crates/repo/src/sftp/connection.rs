@@ -125,15 +125,15 @@ fn ssh_config(known: &KnownKeys) -> client::Config {
 fn only_rsa(server: &str) -> impl FnOnce(SftpError) -> SftpError {
     let server = server.to_owned();
     move |error| match error {
-        SftpError::Ssh(russh::Error::NoCommonAlgo { kind, theirs, .. })
-            if matches!(kind, AlgorithmKind::Key) =>
-        {
-            SftpError::HostKey(format!(
-                "the SSH server {server} has host keys of the kinds {} only, of which walzip uses none: give it an \
+        SftpError::Ssh(russh::Error::NoCommonAlgo {
+            kind: AlgorithmKind::Key,
+            theirs,
+            ..
+        }) => SftpError::HostKey(format!(
+            "the SSH server {server} has host keys of the kinds {} only, of which walzip uses none: give it an \
                  Ed25519 or ECDSA key (ssh-keygen -A, HostKey in its sshd_config)",
-                theirs.join(", ")
-            ))
-        }
+            theirs.join(", ")
+        )),
         other => other,
     }
 }
