@@ -177,9 +177,11 @@ pub async fn set_aside(repository: &Repository, plan: &Move) -> Result<(), Archi
     for name in histories {
         remove(repository, plan, &Removed::Object(name)).await?;
     }
-    // As long as it is there, an interrupted move of a part is gone on with, and who waits to archive it waits.
+    // While it is there, a repeated call finds the interrupted move, and the server that has to archive this segment
+    // keeps waiting.
     if let Some(last) = last {
         remove(repository, plan, &last).await?;
+        content::refuse_packed(repository, plan).await?;
     }
     Ok(())
 }

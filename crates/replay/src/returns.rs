@@ -11,7 +11,7 @@ use walzip_pgformat::wal::RelFileLocator;
 /// A fork of a relation.
 pub(crate) type ForkKey = (RelFileLocator, u8);
 
-/// Bytes of WAL after which a page that is named again has returned. Until then it does not go.
+/// Bytes of WAL after which a page that is named again has returned. Until then others go before it.
 const LONG: u64 = 32 << 20;
 
 /// What is known of a fork of a relation, as long as pages of it are kept.

@@ -269,7 +269,7 @@ fn sftp(text: &str) -> Result<SftpLocation, String> {
     if path.is_empty() {
         return Err("it needs the path of a directory".to_owned());
     }
-    if path.starts_with("/~") {
+    if path == "/~" || path.starts_with("/~/") {
         return Err("its path is absolute, and ~ stands for no home there".to_owned());
     }
     Ok(SftpLocation {

@@ -187,9 +187,9 @@ async fn is_aside(part: &Repository, pack: &WalPack) -> Result<bool, ArchiveErro
     Ok(false)
 }
 
-/// Removes segments' own objects, which are in a pack, unless it has expired, was set aside, or is about to be.
-/// Where it has gone meanwhile, the objects may be what was to stay of it, and are put back, but for those that were
-/// set aside with it.
+/// Removes segments' own objects, which are in a pack; not where the pack has expired, was set aside, or is about to
+/// be. Where the pack has gone meanwhile, the objects may be what was to stay of it: they are put back, but for
+/// those that were set aside themselves. Says whether the pack is still there, and may be gone on with.
 async fn remove(part: &Repository, pack: &WalPack, names: &[String]) -> Result<bool, ArchiveError> {
     let mut objects = Vec::new();
     for name in names {
@@ -198,16 +198,24 @@ async fn remove(part: &Repository, pack: &WalPack, names: &[String]) -> Result<b
     if !stays_for_now(part, pack).await? {
         return Ok(false);
     }
-    part.remove_wal(names).await?;
+    let removed = part.remove_wal(names).await;
     if is_there(part, pack).await? {
+        removed?;
         return Ok(true);
     }
+    // One that cannot be put back keeps none of the others from it.
+    let mut failed = removed.err();
     for (name, object) in objects {
-        if !was_set_aside(part, pack, name).await? {
-            part.put_wal(name, object).await?;
+        if !matches!(was_set_aside(part, pack, name, &object).await, Ok(true))
+            && let Err(error) = part.put_wal(name, object).await
+        {
+            failed.get_or_insert(error);
         }
     }
-    Ok(false)
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(false),
+    }
 }
 
 /// How often is looked for a pack, where looking takes too long.
@@ -228,14 +236,16 @@ async fn stays_for_now(part: &Repository, pack: &WalPack) -> Result<bool, Archiv
     Ok(false)
 }
 
-/// Whether an object was set aside with the pack that has the segment too.
+/// Whether this object is a copy of one that was set aside from the pack's timeline.
 async fn was_set_aside(
     part: &Repository,
     pack: &WalPack,
     name: &str,
+    object: &Bytes,
 ) -> Result<bool, ArchiveError> {
     for label in part.list_aside_labels().await? {
-        if label.timeline() == pack.name.timeline() && part.get_aside(label, name).await?.is_some()
+        if label.timeline() == pack.name.timeline()
+            && part.get_aside(label, name).await?.as_ref() == Some(object)
         {
             return Ok(true);
         }

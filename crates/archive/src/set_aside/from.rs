@@ -79,7 +79,10 @@ pub async fn plan_set_aside_from(
     let of_part = listing.iter().filter(|entry| part.has_file(&entry.name));
     let of_part: Vec<WalEntry> = of_part.cloned().collect();
     if of_part.is_empty() {
-        return moved_before(repository, &part).await;
+        let done = moved_before(repository, &part).await?;
+        if of_timelines(&listing, &whole).next().is_none() {
+            return Ok(done);
+        }
     }
     refuse_unknown_descent(from.timeline, &timelines)?;
     let needs = |segment: SegmentName| part.has(segment) || whole.contains(&segment.timeline);

@@ -288,7 +288,7 @@ async fn a_part_whose_move_was_interrupted_moves_when_it_is_asked_for_again() {
         let first = move_part(&repository).await;
         let again = move_part(&direct).await;
         let again = again.unwrap_or_else(|error| panic!("call {call}: {error}"));
-        assert_eq!(first.is_ok(), again.objects() == 0, "call {call}");
+        assert!(first.is_err() || again.objects() == 0, "call {call}");
         let (moved, left) = (aside(&direct, again.label).await, wal(&direct).await);
         assert_eq!((moved.len(), left.len()), (8, 3), "call {call}");
         assert!(left.contains_key("00000004.history") && left.contains_key(&name(1, 4)));

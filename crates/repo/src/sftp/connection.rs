@@ -25,8 +25,6 @@ const USUAL_PORT: u16 = 22;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often is looked whether the connection is closed.
 const LOOK: Duration = Duration::from_millis(500);
-/// After so many keys a server may end the login: OpenSSH after six (`MaxAuthTries`).
-const KEYS_MAX: usize = 3;
 /// How long the answer to a request may take. A server may sync much before it answers.
 const REQUEST_SECONDS: u64 = 60;
 /// What is sent or asked for at once, where the server names no limit.
@@ -72,7 +70,7 @@ impl Connection {
             known,
         };
         let greet = timeout(patience, client::connect_stream(config, stream, client));
-        let mut ssh = greet.await.map_err(late)?.map_err(only_rsa(&server))?;
+        let mut ssh = greet.await.map_err(late)?.map_err(no_host_key(&server))?;
         let login = timeout(patience, log_in(&mut ssh, location, settings, &server));
         login.await.map_err(late)??;
         let sftp = timeout(patience, start_sftp(ssh, &server));
@@ -114,15 +112,15 @@ fn ssh_config(known: &KnownKeys) -> client::Config {
     };
     let algorithms = known.algorithms();
     let mut preferred = config.preferred.key.to_vec();
-    // Nothing here checks them.
+    // The library is built without what checks them.
     preferred.retain(|algorithm| !matches!(algorithm, Algorithm::Rsa { .. }));
     preferred.sort_by_key(|algorithm| !algorithms.contains(algorithm));
     config.preferred.key = preferred.into();
     config
 }
 
-/// Says of a server without another key that it has only RSA keys.
-fn only_rsa(server: &str) -> impl FnOnce(SftpError) -> SftpError {
+/// Says of a server that it has host keys of no kind that is used: of RSA only, mostly.
+fn no_host_key(server: &str) -> impl FnOnce(SftpError) -> SftpError {
     let server = server.to_owned();
     move |error| match error {
         SftpError::Ssh(russh::Error::NoCommonAlgo {
@@ -218,52 +216,84 @@ async fn log_in(
         let message = format!("no user is named to log in to {server} as");
         return Err(SftpError::Login(message));
     };
-    let mut tried = Vec::new();
+    let mut tried = Tried::default();
     if let Some(file) = &settings.sftp_private_key_file {
-        let login = log_in_with_file(ssh, user, file).await;
-        let named = |error| match error {
-            SftpError::Login(reason) => {
-                SftpError::Login(format!("{reason} (repo-sftp-private-key-file)"))
+        match log_in_with_file(ssh, user, file, &mut tried).await {
+            Err(SftpError::Login(reason)) => {
+                let reason = format!("{reason} (repo-sftp-private-key-file)");
+                return Err(SftpError::Login(reason));
             }
-            other => other,
-        };
-        if login.map_err(named)? {
-            return Ok(());
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(error) => return Err(error),
         }
-        tried.push(file.display().to_string());
     } else {
         if let Some(socket) = settings.environment.get("SSH_AUTH_SOCK")
-            && log_in_with_agent(ssh, user, socket, &mut tried).await?
+            && log_in_with_agent(ssh, user, socket, &mut tried).await
         {
             return Ok(());
         }
         for file in usual_keys(settings) {
-            if ssh.is_closed() {
+            if tried.is_cut {
                 break;
             }
-            match log_in_with_file(ssh, user, &file).await {
+            match log_in_with_file(ssh, user, &file, &mut tried).await {
                 Ok(true) => return Ok(()),
-                Ok(false) => tried.push(file.display().to_string()),
+                Ok(false) => {}
                 // Another one may do; if none does, this is why.
-                Err(SftpError::Login(reason)) => tried.push(reason),
-                Err(_) if tried.len() >= KEYS_MAX => break,
+                Err(SftpError::Login(reason)) => tried.keys.push(reason),
                 Err(error) => return Err(error),
             }
         }
     }
-    let ended = match ssh.is_closed() {
-        true => {
-            "; after so many keys it ended the login: name the right one with repo-sftp-private-key-file"
+    Err(tried.refusal(server, user))
+}
+
+/// Keys that did not let us in.
+#[derive(Default)]
+struct Tried {
+    keys: Vec<String>,
+    /// How many of them the server has refused.
+    refused: usize,
+    /// The connection was closed before the server had answered for the last one.
+    is_cut: bool,
+}
+
+impl Tried {
+    /// Whether the server lets us in with a key. An answer that names no method to go on with is none: the connection
+    /// was closed.
+    fn is_in(&mut self, key: String, answer: AuthResult) -> bool {
+        match answer {
+            AuthResult::Success => return true,
+            AuthResult::Failure {
+                remaining_methods, ..
+            } if remaining_methods.is_empty() => self.is_cut = true,
+            AuthResult::Failure { .. } => self.refused += 1,
         }
-        false => "",
-    };
-    let tried = match tried.is_empty() {
-        true => "there is no key: name one with repo-sftp-private-key-file".to_owned(),
-        false => format!("tried: {}", tried.join(", ")),
-    };
-    Err(SftpError::Login(format!(
-        "the SSH server {server} does not let {user} in; {tried}{ended}"
-    )))
+        self.keys.push(key);
+        false
+    }
+
+    /// A server ends the login after some keys (OpenSSH: `MaxAuthTries`). Before it has refused any, the connection was
+    /// lost.
+    fn refusal(&self, server: &str, user: &str) -> SftpError {
+        if self.is_cut && self.refused == 0 {
+            return SftpError::LoginCut(server.to_owned());
+        }
+        let tried = match self.keys.is_empty() {
+            true => "there is no key: name one with repo-sftp-private-key-file".to_owned(),
+            false => format!("tried: {}", self.keys.join(", ")),
+        };
+        let ended = match self.is_cut {
+            true => {
+                "; after so many keys it ended the login: name the right one with repo-sftp-private-key-file"
+            }
+            false => "",
+        };
+        SftpError::Login(format!(
+            "the SSH server {server} does not let {user} in; {tried}{ended}"
+        ))
+    }
 }
 
 fn usual_keys(settings: &StoreSettings) -> Vec<PathBuf> {
@@ -276,6 +306,7 @@ async fn log_in_with_file(
     ssh: &mut Handle<Client>,
     user: &str,
     file: &Path,
+    tried: &mut Tried,
 ) -> Result<bool, SftpError> {
     let unusable = |reason: String| {
         SftpError::Login(format!(
@@ -298,18 +329,8 @@ async fn log_in_with_file(
         return Err(unusable(reason.to_owned()));
     }
     let key = PrivateKeyWithHashAlg::new(Arc::new(key), None);
-    is_in(ssh.authenticate_publickey(user, key).await?)
-}
-
-/// Whether the server lets us in. An answer that names no method to go on with is none: the connection was closed.
-fn is_in(answer: AuthResult) -> Result<bool, SftpError> {
-    match answer {
-        AuthResult::Success => Ok(true),
-        AuthResult::Failure {
-            remaining_methods, ..
-        } if remaining_methods.is_empty() => Err(SftpError::Ssh(russh::Error::Disconnect)),
-        AuthResult::Failure { .. } => Ok(false),
-    }
+    let answer = ssh.authenticate_publickey(user, key).await?;
+    Ok(tried.is_in(file.display().to_string(), answer))
 }
 
 /// An agent that does not answer is as good as none.
@@ -317,28 +338,35 @@ async fn log_in_with_agent(
     ssh: &mut Handle<Client>,
     user: &str,
     socket: &str,
-    tried: &mut Vec<String>,
-) -> Result<bool, SftpError> {
+    tried: &mut Tried,
+) -> bool {
     let Ok(mut agent) = AgentClient::connect_uds(socket).await else {
-        tried.push(format!("an agent at {socket} that does not answer"));
-        return Ok(false);
+        let agent = format!("an agent at {socket} that does not answer");
+        tried.keys.push(agent);
+        return false;
     };
     for identity in agent.request_identities().await.unwrap_or_default() {
         let AgentIdentity::PublicKey { key, comment } = identity else {
             continue;
         };
         let hash = rsa_hash(ssh, &key).await;
+        let name = format!("the agent's key {comment}");
         let answer = ssh.authenticate_publickey_with(user, key, hash, &mut agent);
-        match answer.await.map(is_in) {
-            Ok(Ok(true)) => return Ok(true),
-            Ok(Err(error)) if tried.len() < KEYS_MAX => return Err(error),
-            _ => tried.push(format!("the agent's key {comment}")),
+        match answer.await {
+            Ok(answer) => {
+                if tried.is_in(name, answer) {
+                    return true;
+                }
+            }
+            // The agent did not sign, or the connection was lost.
+            Err(_) => tried.keys.push(name),
         }
-        if ssh.is_closed() {
-            return Ok(false);
+        tried.is_cut |= ssh.is_closed();
+        if tried.is_cut {
+            break;
         }
     }
-    Ok(false)
+    false
 }
 
 async fn rsa_hash(ssh: &Handle<Client>, key: &PublicKey) -> Option<russh::keys::HashAlg> {

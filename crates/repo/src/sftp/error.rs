@@ -22,6 +22,10 @@ pub(crate) enum SftpError {
     #[error("{0}")]
     Login(String),
     #[error(
+        "the SSH server {0} closed the connection during the login; where it allows one key only, a wrong key does that"
+    )]
+    LoginCut(String),
+    #[error(
         "the SSH server {0} does not offer SFTP to this user: its sshd_config needs \"Subsystem sftp internal-sftp\""
     )]
     NoSftp(String),
@@ -87,7 +91,7 @@ impl SftpError {
     /// Whether it is one of the way to the server.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Connect { .. } | Self::NoAnswer(_) | Self::Ssh(_) => true,
+            Self::Connect { .. } | Self::NoAnswer(_) | Self::Ssh(_) | Self::LoginCut(_) => true,
             Self::Request { source, .. } => match &source.0 {
                 ProtocolError::Status(status) => matches!(
                     status.status_code,
@@ -99,7 +103,7 @@ impl SftpError {
         }
     }
 
-    /// For the caller: an object of which nothing is left, or a repository in disorder.
+    /// For the caller: a directory in the place of an object, or a repository in disorder.
     pub(crate) fn misplaced(key: &str, error: &object_store::Error) -> Option<RepoError> {
         let object_store::Error::Generic { source, .. } = error else {
             return None;

@@ -379,20 +379,22 @@ impl Connection {
         if self.names(staging).await?.is_empty() {
             return Ok(());
         }
-        let now = format!("{staging}/{}", unique_name());
+        let own = unique_name();
+        let now = format!("{staging}/{own}");
         self.write_new(&now, &[]).await?;
         let files = self.names(staging).await;
         self.remove(&now).await?;
         let files = files?;
         let files = files
             .iter()
-            .filter(|(_, found)| Kind::of(found) == Kind::File);
+            .filter(|(_, found)| Kind::of(found) == Kind::File && found.mtime.is_some());
         let files: Vec<(&str, SystemTime)> = files
             .map(|(name, found)| (name.as_str(), Stat::of(found).modified))
             .collect();
-        let newest = files.iter().map(|(_, modified)| *modified).max();
+        let now = files.iter().find(|(name, _)| *name == own);
+        let now = now.map(|(_, modified)| *modified);
         for (name, modified) in &files {
-            let age = newest.and_then(|newest| newest.duration_since(*modified).ok());
+            let age = now.and_then(|now| now.duration_since(*modified).ok());
             if age.is_some_and(|age| age > ABANDONED_AFTER) {
                 // Somebody else may sweep as well.
                 let _ = self.remove(&format!("{staging}/{name}")).await;

@@ -142,8 +142,11 @@ impl SftpStore {
         existing_only: bool,
     ) -> Result<Option<Named>, SftpError> {
         let staged = format!("{}/{}", self.staging(), unique_name());
-        let created = self.create_as(file, content, existing_only, &staged).await;
-        if created.as_ref().is_err_and(SftpError::is_transient) {
+        let is_begun = AtomicBool::new(false);
+        let names = (file, staged.as_str());
+        let created = self.create_as(names, content, existing_only, &is_begun);
+        let created = created.await;
+        if is_begun.into_inner() && created.as_ref().is_err_and(SftpError::is_transient) {
             self.left().push(staged);
         }
         created
@@ -151,10 +154,10 @@ impl SftpStore {
 
     async fn create_as(
         &self,
-        file: &str,
+        (file, staged): (&str, &str),
         content: &[Bytes],
         existing_only: bool,
-        staged: &str,
+        is_begun: &AtomicBool,
     ) -> Result<Option<Named>, SftpError> {
         self.with(|connection| async move {
             let along = connection.look_along(self.root(), file).await?;
@@ -175,6 +178,7 @@ impl SftpStore {
                 return Ok(None);
             }
             self.remove_left(&connection).await?;
+            is_begun.store(true, Ordering::Relaxed);
             let is_alone = !has_directory || along.len() < 2;
             let named = async {
                 self.write_staged(&connection, staged, content).await?;
@@ -233,9 +237,13 @@ impl SftpStore {
     }
 
     async fn sweep_once(&self, connection: &Connection) -> Result<(), SftpError> {
-        match self.0.is_swept.swap(true, Ordering::Relaxed) {
-            true => Ok(()),
-            false => connection.sweep(&self.staging()).await,
+        if self.0.is_swept.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        match connection.sweep(&self.staging()).await {
+            // A full disk, perhaps, which what is to be removed makes room on.
+            Err(error) if !error.is_transient() => Ok(()),
+            swept => swept,
         }
     }
 
