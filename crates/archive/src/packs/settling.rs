@@ -199,23 +199,21 @@ async fn remove(part: &Repository, pack: &WalPack, names: &[String]) -> Result<b
         return Ok(false);
     }
     let removed = part.remove_wal(names).await;
-    if is_there(part, pack).await? {
+    let there = is_there(part, pack).await;
+    if let Ok(true) = there {
         removed?;
         return Ok(true);
     }
     // One that cannot be put back keeps none of the others from it.
-    let mut failed = removed.err();
+    let mut failed = removed.err().map(ArchiveError::from).or(there.err());
     for (name, object) in objects {
         if !matches!(was_set_aside(part, pack, name, &object).await, Ok(true))
             && let Err(error) = part.put_wal(name, object).await
         {
-            failed.get_or_insert(error);
+            failed.get_or_insert(error.into());
         }
     }
-    match failed {
-        Some(error) => Err(error.into()),
-        None => Ok(false),
-    }
+    failed.map_or(Ok(false), Err)
 }
 
 /// How often is looked for a pack, where looking takes too long.

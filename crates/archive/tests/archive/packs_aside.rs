@@ -17,22 +17,28 @@ use crate::wal::{
     CLUSTER, PAGE_MAGIC_15, SEGMENT_SIZE, push_content, segment, segment_name, valid_segment,
 };
 
-#[tokio::test(start_paused = true)]
-async fn a_pack_moves_with_its_timeline() {
-    let repository = archive(memory_store(), 1..4).await;
-    let switch = 3 * SEGMENT_SIZE as u64;
-    let history = format!("1\t0/{switch:X}\treason\n");
-    push_content(&repository, "00000002.history", history.as_bytes())
-        .await
-        .expect("pushed");
+/// A segment of timeline 2.
+fn second(number: u64) -> String {
+    segment_name(number).replacen("00000001", "00000002", 1)
+}
+
+/// Timeline 2 leaves 1 before segment 3, and has three segments.
+async fn push_second(repository: &Repository) {
+    let history = format!("1\t0/{:X}\treason\n", 3 * SEGMENT_SIZE);
+    let pushed = push_content(repository, "00000002.history", history.as_bytes()).await;
+    pushed.expect("pushed");
     for number in 3..6 {
         let start = number * SEGMENT_SIZE as u64;
         let content = segment(CLUSTER, PAGE_MAGIC_15, 2, start, number as u8);
-        let name = segment_name(number).replacen("00000001", "00000002", 1);
-        push_content(&repository, &name, &content)
-            .await
-            .expect("pushed");
+        let pushed = push_content(repository, &second(number), &content).await;
+        pushed.expect("pushed");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pack_moves_with_its_timeline() {
+    let repository = archive(memory_store(), 1..4).await;
+    push_second(&repository).await;
     pack_all(&repository).await;
     let before = objects(&repository).await;
     assert_eq!((before.single.len(), before.packs.len()), (1, 2));
@@ -44,7 +50,7 @@ async fn a_pack_moves_with_its_timeline() {
     set_aside(&repository, &plan).await.expect("set aside");
     let aside = objects(&repository).await;
     assert_eq!((aside.single.len(), aside.packs.len()), (0, 1));
-    let name = segment_name(4).replacen("00000001", "00000002", 1);
+    let name = second(4);
     assert_eq!(got(&repository, &name).await.expect("got"), None);
     assert_all_there(&repository, 1..4).await;
     let plan = plan_put_back(&repository, label).await.expect("planned");
@@ -194,22 +200,7 @@ async fn what_was_archived_and_packed_since_then_moves_only_again() {
 #[tokio::test(start_paused = true)]
 async fn a_timeline_that_is_packed_while_it_is_set_aside_moves_later() {
     let repository = archive(memory_store(), 1..3).await;
-    let history = format!("1\t0/{:X}\treason\n", 3 * SEGMENT_SIZE);
-    let second = |number| segment_name(number).replacen("00000001", "00000002", 1);
-    let push = async |name: &str, content: &[u8]| {
-        push_content(&repository, name, content)
-            .await
-            .expect("pushed");
-    };
-    push("00000002.history", history.as_bytes()).await;
-    for number in 3..6 {
-        let start = number * SEGMENT_SIZE as u64;
-        push(
-            &second(number),
-            &segment(CLUSTER, PAGE_MAGIC_15, 2, start, 1),
-        )
-        .await;
-    }
+    push_second(&repository).await;
     let plan = plan_set_aside(&repository, TimelineId(2))
         .await
         .expect("planned");
@@ -262,17 +253,7 @@ async fn a_part_that_is_packed_while_it_is_set_aside_moves_later() {
 #[tokio::test(start_paused = true)]
 async fn what_was_packed_after_an_interrupted_move_is_taken_back() {
     let repository = archive(memory_store(), 1..3).await;
-    let history = format!("1\t0/{:X}\treason\n", 3 * SEGMENT_SIZE);
-    let second = |number| segment_name(number).replacen("00000001", "00000002", 1);
-    push_content(&repository, "00000002.history", history.as_bytes())
-        .await
-        .expect("pushed");
-    for number in 3..6 {
-        let start = number * SEGMENT_SIZE as u64;
-        let content = segment(CLUSTER, PAGE_MAGIC_15, 2, start, number as u8);
-        let pushed = push_content(&repository, &second(number), &content).await;
-        pushed.expect("pushed");
-    }
+    push_second(&repository).await;
     let plan = plan_set_aside(&repository, TimelineId(2)).await;
     let label = plan.expect("planned").label;
     let copied = repository.copy_aside(label, &second(4)).await;

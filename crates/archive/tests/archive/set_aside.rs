@@ -299,6 +299,18 @@ async fn a_part_whose_move_was_interrupted_moves_when_it_is_asked_for_again() {
     }
 }
 
+/// A timeline that left the part and was archived after the move goes with the same label.
+#[tokio::test]
+async fn a_timeline_that_comes_after_the_move_of_a_part_moves_too() {
+    let repository = repository_on(store_with(&filled().await).await).await;
+    let first = move_part(&repository).await.expect("moved");
+    let pushed = push_content(&repository, "00000002.history", HISTORY_2).await;
+    pushed.expect("pushed");
+    let again = move_part(&repository).await.expect("moved");
+    assert_eq!((again.objects(), again.label), (1, first.label));
+    assert!(!wal(&repository).await.contains_key("00000002.history"));
+}
+
 /// Who interrupts a move may have thought better of it.
 #[tokio::test]
 async fn a_move_that_was_interrupted_can_be_taken_back() {

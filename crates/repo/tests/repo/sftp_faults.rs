@@ -1,15 +1,16 @@
 //! Connections to an SSH server that are cut, and servers that cannot be used.
 
+use std::fs::File;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures::future::join_all;
-use object_store::{ObjectStore, PutMode, PutOptions};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use walzip_repo::testing::servers::{self, Sshd};
@@ -133,6 +134,32 @@ async fn an_object_that_is_cut_is_written_again_and_leaves_nothing() {
         let staging = std::fs::read_dir(place.join(".incoming")).unwrap();
         assert_eq!(staging.count(), 0, "{cut:?}");
     }
+}
+
+/// By the server's clock, whatever the times of the other files.
+#[tokio::test]
+async fn a_removal_sweeps_what_was_left_long_ago_and_nothing_else() {
+    let Some(sshd) = sshd() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("d");
+    let store = store_at(sshd, sshd.port(), &place);
+    create(&store, &patterned("d", 10)).await.unwrap();
+    let day = Duration::from_secs(24 * 60 * 60);
+    let now = SystemTime::now();
+    for (name, modified) in [
+        ("old", now - 3 * day),
+        ("live", now),
+        ("later", now + 9 * day),
+    ] {
+        let file = File::create(place.join(".incoming").join(name)).unwrap();
+        file.set_modified(modified).unwrap();
+    }
+    let key = object_store::path::Path::from("a/b");
+    store.delete(&key).await.unwrap();
+    let left = std::fs::read_dir(place.join(".incoming")).unwrap();
+    let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["later", "live"]);
 }
 
 async fn refusal(sshd: &Sshd) -> String {
