@@ -499,7 +499,7 @@ class Header:
         need(reader.take(4) == b"WALZ", "not a file of walzip, or damaged: the magic number is missing")
         self.version = reader.u8()
         need(self.version, "version 0 of the format does not exist")
-        need(self.version <= 12, f"version {self.version} of the format is a later one than this decoder knows")
+        need(self.version <= 13, f"version {self.version} of the format is a later one than this decoder knows")
         self.kind, references = reader.u8(), reader.u8()
         known = self.kind <= (3 if self.version >= 7 else 1) or self.kind == INDEX_PAGES and self.version >= 10
         need(known, f"a member of the unknown kind {self.kind}")

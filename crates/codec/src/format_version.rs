@@ -12,7 +12,7 @@ pub struct FormatVersion(u8);
 
 impl FormatVersion {
     /// The version that is written.
-    pub const CURRENT: FormatVersion = FormatVersion(12);
+    pub const CURRENT: FormatVersion = FormatVersion(13);
 
     const GIST: FormatVersion = FormatVersion(2);
     const ROW_VERSIONS: FormatVersion = FormatVersion(3);
@@ -27,6 +27,7 @@ impl FormatVersion {
     const INDEX_PAGES: FormatVersion = FormatVersion(10);
     const THIRD_REPLAY: FormatVersion = FormatVersion(11);
     const RETURNS: FormatVersion = FormatVersion(12);
+    const LEAF_KEYS: FormatVersion = FormatVersion(13);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -127,6 +128,11 @@ impl FormatVersion {
     /// The key of a new index tuple tells the block of its leaf page.
     pub fn has_leaf_blocks(self) -> bool {
         self >= Self::LEAF_BLOCKS
+    }
+
+    /// Keys on leaf pages follow from rows that earlier WAL has left.
+    pub fn has_leaf_keys(self) -> bool {
+        self >= Self::LEAF_KEYS
     }
 
     /// There are members of indexes that are told from the rows of their tables.

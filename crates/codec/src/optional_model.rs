@@ -25,6 +25,8 @@ macro_rules! models {
                         | OptionalModel::GinEntries
                         | OptionalModel::Pruning
                         | OptionalModel::LeafBlocks
+                        | OptionalModel::LeafKeys
+                        | OptionalModel::WholeRows
                 )
             }
 
@@ -81,4 +83,6 @@ models! {
     GinEntries, "GIN entries taken from the ones that they replace";
     Pruning, "line pointers that pruning changes";
     LeafBlocks, "blocks of leaf pages found by the key";
+    LeafKeys, "keys on leaf pages made of rows that are known";
+    WholeRows, "entries of updated rows made of all of the row";
 }

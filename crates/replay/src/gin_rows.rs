@@ -17,10 +17,9 @@ use crate::gin_entry;
 use crate::gin_insertion::{NewEntry, is_leaf_entry};
 use crate::heap::multi_insert_numbers;
 use crate::index_tuple::{self, NO_BLOCK};
+use crate::newest_rows::NewestRows;
 use crate::record::Record;
 
-/// Transactions whose newest row is known.
-const TRANSACTIONS_MAX: usize = 4096;
 /// Tuples of lists, and bytes of their keys. Where there would be more, those go that are done.
 const PENDING_MAX: usize = 1 << 19;
 const KEY_BYTES_MAX: usize = 16 << 20;
@@ -38,7 +37,7 @@ const NONE: u32 = u32::MAX;
 /// Rows that are expected in GIN entries.
 #[derive(Clone, Default)]
 pub struct GinRows {
-    newest: HashMap<u32, u64, RandomState>,
+    newest: NewestRows,
     pending: Vec<Pending>,
     keys: Vec<u8>,
     /// The last tuple of each hash of an index and a key.
@@ -78,9 +77,14 @@ impl GinRows {
             .filter_map(|at| self.pending.get(*at as usize));
         let mut rows: Vec<u64> = pending.map(|pending| pending.row).collect();
         if rows.is_empty() {
-            rows.extend(self.newest.get(&record.xid()));
+            rows.extend(self.newest.of(record.xid()).map(|newest| newest.row));
         }
         rows
+    }
+
+    /// The newest row of each transaction.
+    pub fn newest(&self) -> &NewestRows {
+        &self.newest
     }
 
     /// The places of the tuples that are pending for a key.
@@ -115,11 +119,9 @@ impl GinRows {
     /// What is known, in an order that only depends on what was learned.
     pub fn known(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let mut newest: Vec<_> = self.newest.iter().collect();
-        newest.sort_unstable();
-        for (xid, row) in newest {
+        for (xid, newest) in self.newest.known() {
             bytes.extend_from_slice(&xid.to_le_bytes());
-            bytes.extend_from_slice(&row.to_le_bytes());
+            bytes.extend_from_slice(&newest.row.to_le_bytes());
         }
         for pending in self.pending.iter().filter(|pending| !pending.is_done) {
             bytes.extend_from_slice(&pending.list.to_le_bytes());
@@ -139,11 +141,12 @@ impl GinRows {
                     heap::UPDATE | heap::HOT_UPDATE => record.main_u16(12),
                     _ => None,
                 };
-                self.learn_row(record, number);
+                self.newest.learn(record, number);
             }
             (HEAP2, info) if info & 0x70 == heap2::MULTI_INSERT => {
                 let numbers = multi_insert_numbers(record);
-                self.learn_row(record, numbers.and_then(|numbers| numbers.last().copied()));
+                self.newest
+                    .learn(record, numbers.and_then(|numbers| numbers.last().copied()));
             }
             (GIN, gin::INSERT) if is_leaf_entry(record) => self.learn_entry(record),
             (GIN, gin::INSERT_LISTPAGE) => self.learn_list(record, 0),
@@ -224,17 +227,6 @@ impl GinRows {
             self.lists_made = next;
         }
         list
-    }
-
-    fn learn_row(&mut self, record: &Record<'_>, number: Option<u16>) {
-        let (Some(block), Some(number)) = (record.block(0), number) else {
-            return;
-        };
-        if self.newest.len() >= TRANSACTIONS_MAX {
-            self.newest.clear();
-        }
-        let row = u64::from(block.number) << 11 | u64::from(number & 0x7FF);
-        self.newest.insert(record.xid(), row);
     }
 
     /// What is in an entry is not pending any more.

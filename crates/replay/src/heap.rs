@@ -323,6 +323,15 @@ pub fn row_values(page: &PageBytes, number: u16) -> Option<&[u8]> {
     tuple.get(usize::from(*tuple.get(tuple::HOFF_AT)?)..)
 }
 
+/// The values of the row that an index points to by a line pointer, which may lead to another one.
+pub fn indexed_values(page: &PageBytes, number: u16) -> Option<&[u8]> {
+    let line = page.line_pointer(number)?;
+    match line.state {
+        State::Redirect => row_values(page, line.offset),
+        _ => row_values(page, number),
+    }
+}
+
 /// The number of the line pointer that the next tuple gets (`PageAddItem` of heaps).
 pub fn free_line_pointer(page: &PageBytes) -> u16 {
     let next = page.items() + 1;

@@ -4,6 +4,8 @@ mod expected_entries;
 pub mod gin;
 pub mod item_spans;
 pub mod known_rows;
+pub mod known_table;
+mod leaf_keys;
 pub mod page_tuples;
 mod recipe;
 mod tid_run;

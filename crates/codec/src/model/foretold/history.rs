@@ -7,12 +7,13 @@ use walzip_pgformat::rmgr_id::BTREE;
 use walzip_pgformat::wal::{Block, Image, RecordLayout, RelFileLocator, SegmentHeader};
 use walzip_pgformat::{Lsn, PAGE_SIZE};
 use walzip_replay::{
-    GinRows, KeyOrders, Leaves, Page, PageBytes, PageCache, PageKey, Record, Rules,
+    GinRows, IndexTables, KeyOrders, Leaves, Page, PageBytes, PageCache, PageKey, Record, Rules,
 };
 
 use super::forms::{Form, FormKey};
 use crate::fast_hash::FastHash;
 use crate::format_version::FormatVersion;
+use crate::model::index::known_table::KnownTable;
 use crate::model::pages::recreation::Recreation;
 
 /// The longest record of which a part is kept for what follows, in bytes.
@@ -32,6 +33,10 @@ pub struct History {
     pub(super) gin_rows: GinRows,
     /// Whether that is learned from the records that come now.
     learns_leaves: bool,
+    /// The tables of indexes.
+    tables: IndexTables,
+    /// Whether they are learned from the records that come now.
+    learns_tables: bool,
 }
 
 /// What is known besides pages.
@@ -58,6 +63,8 @@ impl Default for History {
             leaves: Leaves::default(),
             gin_rows: GinRows::default(),
             learns_leaves: false,
+            tables: IndexTables::default(),
+            learns_tables: false,
         }
     }
 }
@@ -100,6 +107,15 @@ impl History {
         }
         hasher.update(&self.gin_rows.known());
         hasher.update(&self.cache.returns());
+        if self.learns_tables {
+            for (index, table) in self.tables.known() {
+                hasher.update(&index.to_bytes());
+                hasher.update(&table.to_bytes());
+            }
+            for (_, newest) in self.gin_rows.newest().known() {
+                hasher.update(&newest.table.to_bytes());
+            }
+        }
         hasher.update(&[learned.logs_hints.into()]);
         hasher.update(&learned.images_from.0.to_le_bytes());
         hasher.update(&learned.end.0.to_le_bytes());
@@ -112,6 +128,7 @@ impl History {
         self.cache.allow(format.history_pages_max());
         self.cache.evict_by(format.eviction());
         self.learns_leaves = format.has_leaf_blocks();
+        self.learns_tables = format.has_leaf_keys();
         if header.start != self.learned.end {
             self.learned.pending.clear();
         }
@@ -155,10 +172,13 @@ impl History {
         }
     }
 
-    /// Learns which rows GIN entries may get, after a record was replayed.
+    /// Learns which rows GIN entries may get, and the tables of indexes, after a record was replayed.
     pub fn learn_rows(&mut self, record: &Record<'_>) {
         if record.rules.replays_all() {
             self.gin_rows.learn(record);
+        }
+        if self.learns_tables {
+            self.tables.learn(record, self.gin_rows.newest());
         }
     }
 
@@ -247,6 +267,12 @@ impl History {
         let block = layout.blocks.iter().find(|block| block.id == 1);
         let block = block.or_else(|| layout.blocks.iter().find(|block| block.id == 0))?;
         walzip_replay::row_values(self.cache.peek(&PageKey::from(block))?, number)
+    }
+
+    /// The table of an index, where that is known and may be used.
+    pub fn table_of(&self, index: RelFileLocator) -> Option<KnownTable<'_>> {
+        let table = self.tables.of(index).filter(|_| self.learns_tables)?;
+        Some(KnownTable::new(&self.cache, table))
     }
 
     /// The number of the line pointer that a tuple gets which is put on a page.

@@ -1,6 +1,7 @@
 //! What new index entries follow from: rows of earlier records, and keys extracted from them.
 
 use super::gin::extracted_tuples::ExtractedTuples;
+use super::known_table::KnownTable;
 use crate::model::rows::recent::{RecentRows, RowNumber};
 use crate::model::rows::versions::RowVersions;
 
@@ -14,6 +15,8 @@ pub struct KnownRows<'a> {
     pub versions: &'a RowVersions,
     /// The transaction's newest row.
     pub newest: RowNumber,
+    /// The table, if its pages may be known.
+    pub table: Option<KnownTable<'a>>,
     /// Keys that were extracted from rows.
     pub extracted: &'a mut ExtractedTuples,
 }

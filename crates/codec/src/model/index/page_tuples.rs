@@ -2,6 +2,7 @@
 //! their keys. Each stream gets the same as if the tuples were coded one by one.
 
 use super::item_spans::{ItemSpans, len_of};
+use super::known_table::KnownTable;
 use super::tid_run::TidRun;
 use super::tuple::{IndexStreams, Place, PlaceStreams, posting_list};
 use crate::model::table::index_tuple::{ALT_TID, INDEX_TUPLE_HEADER_LEN, INFO_AT};
@@ -13,7 +14,7 @@ use crate::streams::kind::StreamKind;
 #[derive(Debug, Default)]
 pub struct TupleFields {
     /// The t_info of each tuple.
-    infos: Vec<u16>,
+    pub(super) infos: Vec<u16>,
     /// For each target that may be a step of a run, the step's code.
     codes: Vec<u8>,
     /// The block and the line pointer of each target that is no step.
@@ -30,13 +31,14 @@ impl IndexStreams {
         spans: &mut ItemSpans,
         tuples: &mut TupleFields,
         place: Place,
+        table: Option<KnownTable<'_>>,
     ) {
         let expected = self.expected.take_if(|_| place == Place::Leaf);
         let Some(mut expected) = expected else {
-            return self.unexpected_tuples(coder, bytes, spans, tuples, place);
+            return self.unexpected_tuples(coder, bytes, spans, tuples, place, table);
         };
         expected.code(coder, bytes, spans, |coder, bytes, spans| {
-            self.unexpected_tuples(coder, bytes, spans, tuples, place);
+            self.unexpected_tuples(coder, bytes, spans, tuples, place, table);
         });
         self.expected = Some(expected);
     }
@@ -48,6 +50,7 @@ impl IndexStreams {
         spans: &mut ItemSpans,
         tuples: &mut TupleFields,
         place: Place,
+        table: Option<KnownTable<'_>>,
     ) {
         let streams = &mut self.places[place as usize];
         let starts = spans.starts.iter();
@@ -69,7 +72,13 @@ impl IndexStreams {
             }
         }
         streams.code_targets(coder, bytes, (spans, tuples), place == Place::Leaf);
-        self.code_keys(coder, bytes, (spans, tuples), place);
+        let infos = &tuples.infos;
+        match table.filter(|_| place == Place::Leaf) {
+            Some(table) if self.leaf_keys.code_are_told(coder, bytes, spans, infos) => {
+                self.code_told_keys(coder, bytes, (spans, infos), &table);
+            }
+            _ => self.code_keys(coder, bytes, (spans, tuples), place),
+        }
     }
 
     fn code_keys<C: Coder>(

@@ -89,11 +89,17 @@ pub struct Recipes {
 
 impl Recipes {
     /// Codes a key by a recipe. Returns `false` if no recipe makes it; the caller then codes it
-    /// otherwise.
-    pub fn code<C: Coder>(&mut self, coder: &mut C, row: &Row<'_>, key: &mut [u8]) -> bool {
+    /// otherwise. The encoder looks for the key in `seen`: the row, or a part of it.
+    pub fn code<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        row: &Row<'_>,
+        seen: &Row<'_>,
+        key: &mut [u8],
+    ) -> bool {
         let is_used = C::ENCODING && coder.choices().uses(OptionalModel::Recipes);
         let (wanted, new) = match is_used {
-            true => self.find(row, key),
+            true => self.find(seen, key),
             false => (NONE, Recipe::new()),
         };
         let stream = self.rank.open(coder, StreamKind::RecipeRank, 1);
@@ -253,14 +259,14 @@ mod tests {
         let mut ranks = Vec::new();
         for key in keys {
             ranks.push(recipes.find(&row, key).0);
-            made.push(recipes.code(&mut coder, &row, &mut key.clone()));
+            made.push(recipes.code(&mut coder, &row, &row, &mut key.clone()));
         }
         let mut coder =
             StreamReader::of_content(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
         let mut recipes = Recipes::default();
         for (key, made) in keys.iter().zip(made) {
             let mut decoded = vec![0; key.len()];
-            assert_eq!(recipes.code(&mut coder, &row, &mut decoded), made);
+            assert_eq!(recipes.code(&mut coder, &row, &row, &mut decoded), made);
             assert!(!made || decoded == *key);
         }
         assert!(coder.exhausted() && !coder.failed());

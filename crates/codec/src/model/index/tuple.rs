@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::expected_entries::ExpectedEntries;
 use super::gin::extracted_key::Sources;
 use super::known_rows::KnownRows;
+use super::leaf_keys::LeafKeys;
 use super::recipe::Recipes;
 use super::tid_run::TidRun;
 use crate::model::rows::recent::{RecentRows, RowNumber};
@@ -75,6 +76,7 @@ pub struct IndexStreams {
     recipes: Recipes,
     sources: Sources,
     pub(super) expected: Option<Box<ExpectedEntries>>,
+    pub(super) leaf_keys: LeafKeys,
 }
 
 impl PlaceStreams {
@@ -168,11 +170,11 @@ impl IndexStreams {
             return self.tuple(coder, tuple, Place::Record);
         };
         self.last_row = number;
-        let Some(row) = rows.get(number) else {
+        let Some(part) = rows.get(number) else {
             coder.fail();
             return tuple.len();
         };
-        let (block, line_pointer) = row.tid;
+        let (block, line_pointer) = part.tid;
         coder.put(tuple, 0, block_bytes(block));
         coder.put(tuple, 4, line_pointer.to_le_bytes());
         if keys == Keys::Extracted
@@ -188,9 +190,16 @@ impl IndexStreams {
             INDEX_TUPLE_HEADER_LEN
         });
         let key = coder.part(tuple, INDEX_TUPLE_HEADER_LEN, end);
-        let is_made = keys == Keys::OfRows
-            && info & (HAS_NULLS | ALT_TID) == 0
-            && self.recipes.code(coder, &row, key);
+        let is_made = keys == Keys::OfRows && info & (HAS_NULLS | ALT_TID) == 0 && {
+            // The record of an update does not have all of its row; the page has.
+            let whole = known.table.and_then(|table| table.row(part.tid));
+            let row = whole.unwrap_or(part);
+            let seen = match coder.choices().uses(OptionalModel::WholeRows) {
+                true => row,
+                false => part,
+            };
+            self.recipes.code(coder, &row, &seen, key)
+        };
         if !is_made {
             streams.keys.code(coder, StreamKind::IndexKey, key);
         }
@@ -236,7 +245,7 @@ impl IndexStreams {
         }
     }
 
-    fn posting_tid<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], at: usize) {
+    pub(super) fn posting_tid<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], at: usize) {
         let stream = self.posting_block.open(coder, StreamKind::PostingTid, 4);
         code_block(coder, stream, tuple, at);
         let stream = self.posting_offset.open(coder, StreamKind::PostingTid, 2);

@@ -8,7 +8,7 @@ use walzip_pgformat::page_checksum::{page_checksum, stored_checksum};
 
 use super::items::PAGE_HEADER_LEN;
 use super::known_relations::KnownRelations;
-use super::page::{ImageShape, PageModel};
+use super::page::{ImageContext, PageModel};
 use super::stale::StaleStreams;
 use super::stale_copies::Places;
 use crate::model::index::tuple::IndexStreams;
@@ -246,12 +246,13 @@ impl Image {
         } else {
             image.fill(0);
         }
-        let shape = ImageShape {
+        let context = ImageContext {
             block,
             hole_offset: lower,
             hole_len: upper - lower,
+            table: None,
         };
-        pages.code(coder, relation, image, shape);
+        pages.code(coder, relation, image, context);
         if !C::ENCODING {
             page[..lower].copy_from_slice(&image[..lower]);
             page[upper..].copy_from_slice(&image[lower..]);

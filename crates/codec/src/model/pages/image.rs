@@ -4,8 +4,9 @@
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::{Compression, Image};
 
-use super::page::{ImageShape, PageModel};
+use super::page::{ImageContext, PageModel};
 use super::recreation::{OPAQUE, Recreation};
+use crate::model::index::known_table::KnownTable;
 use crate::model::relations::Relation;
 use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Coder, LazyStream};
@@ -58,11 +59,13 @@ impl ImageModel {
         block: u32,
         image: &mut Image,
         record: &mut Vec<u8>,
+        table: Option<KnownTable<'_>>,
     ) {
-        let shape = ImageShape {
+        let context = ImageContext {
             block,
             hole_offset: usize::from(image.hole_offset),
             hole_len: usize::from(image.hole_len),
+            table,
         };
         if !C::ENCODING {
             image.start = record.len();
@@ -74,7 +77,7 @@ impl ImageModel {
                 record.resize(start + image.page_len(), 0);
             }
             let page = coder.part(record, start, start + image.page_len());
-            return self.page.code(coder, relation, page, shape);
+            return self.page.code(coder, relation, page, context);
         }
         let flag = if C::ENCODING && coder.choices().uses(OptionalModel::RecreatedImages) {
             let packed = &record[start..start + usize::from(image.len)];
@@ -92,7 +95,7 @@ impl ImageModel {
         if !C::ENCODING {
             page.fill(0);
         }
-        self.page.code(coder, relation, page, shape);
+        self.page.code(coder, relation, page, context);
         if !C::ENCODING {
             if coder.failed() || !self.recreation.compress(image, flag) {
                 return coder.fail();

@@ -11,6 +11,7 @@ use super::items::{Items, PAGE_HEADER_LEN, PointerStreams};
 use crate::model::heap::body::TUPLE_HEADER_LEN;
 use crate::model::index::gin::entry_fields::EntryFields;
 use crate::model::index::item_spans::ItemSpans;
+use crate::model::index::known_table::KnownTable;
 use crate::model::index::page_tuples::TupleFields;
 use crate::model::index::tuple::{Place, tuple_len};
 use crate::model::relations::Relation;
@@ -106,15 +107,17 @@ pub struct PageModel {
     entries: EntryFields,
 }
 
-/// The block number of an image, and the hole that it leaves out.
+/// What is known of an image besides its bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct ImageShape {
+pub struct ImageContext<'h> {
     /// Block number of the page.
     pub block: u32,
     /// Offset of the hole in the page; 0 if there is none.
     pub hole_offset: usize,
     /// Length of the hole, in bytes.
     pub hole_len: usize,
+    /// The table whose rows its index tuples point to, if that is known.
+    pub table: Option<KnownTable<'h>>,
 }
 
 /// Offsets of the parts of a page.
@@ -132,7 +135,7 @@ impl PageModel {
         coder: &mut C,
         relation: &mut Relation,
         page: &mut [u8],
-        image: ImageShape,
+        image: ImageContext<'_>,
     ) {
         let class = if C::ENCODING {
             let class = self.class_of(relation, page, image).unwrap_or(Class::Raw);
@@ -178,12 +181,12 @@ impl PageModel {
         class: Class,
         relation: &mut Relation,
         page: &mut [u8],
-        image: ImageShape,
+        image: ImageContext<'_>,
         shape: PageShape,
     ) {
         match class {
             Class::Btree | Class::Tuples => {
-                return self.code_tuples(coder, class, relation, page, image.hole_len, shape);
+                return self.code_tuples(coder, class, relation, page, image, shape);
             }
             Class::GinEntries => {
                 let (entries, gin) = (&mut self.entries, &mut relation.gin_pages);
@@ -222,7 +225,7 @@ impl PageModel {
         class: Class,
         relation: &mut Relation,
         page: &mut [u8],
-        hole_len: usize,
+        image: ImageContext<'_>,
         shape: PageShape,
     ) {
         let special_at = shape.special_at;
@@ -233,10 +236,10 @@ impl PageModel {
         let first = usize::from(has_high_key && self.items.len() > 0);
         let (tuples, index) = (&mut self.tuples, &mut relation.index);
         let model = |coder: &mut C, bytes: &mut [u8], spans: &mut ItemSpans| {
-            index.page_tuples(coder, bytes, spans, tuples, place);
+            index.page_tuples(coder, bytes, spans, tuples, place, image.table);
         };
         self.items
-            .code_together(coder, page, hole_len, first, model);
+            .code_together(coder, page, image.hole_len, first, model);
     }
 
     /// The encoder's choice of the class, and the page's items. `None` if it is no valid page.
@@ -244,7 +247,7 @@ impl PageModel {
         &mut self,
         relation: &mut Relation,
         page: &[u8],
-        image: ImageShape,
+        image: ImageContext<'_>,
     ) -> Option<Class> {
         let lower = usize::from(get_u16(page, 12));
         let upper = usize::from(get_u16(page, 14));
@@ -303,7 +306,7 @@ impl ClassStreams {
         &mut self,
         coder: &mut C,
         page: &mut [u8],
-        image: ImageShape,
+        image: ImageContext<'_>,
     ) -> Option<PageShape> {
         let stream = self.lsn.open(coder, StreamKind::PageField, 8);
         let lsn = u64::from(get_u32(page, 0)) << 32 | u64::from(get_u32(page, 4));

@@ -233,8 +233,9 @@ impl Model {
             let shape_block = kind.shape.blocks.get(index)?;
             let relation = self.relations.get_mut(shape_block.relation)?;
             if let Some(image) = &mut block.image {
+                let table = past.and_then(|past| past.table_of(block.locator));
                 self.images
-                    .code(coder, relation, block.number, image, record);
+                    .code(coder, relation, block.number, image, record, table);
             }
             if block.data_len != 0 {
                 if !C::ENCODING {
@@ -256,6 +257,7 @@ impl Model {
                         rows: &self.rows,
                         versions: &self.versions,
                         newest: transaction.newest_row,
+                        table: past.and_then(|past| past.table_of(block.locator)),
                         extracted: &mut self.extracted,
                     },
                     scratch: &mut self.change_scratch,

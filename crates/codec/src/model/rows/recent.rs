@@ -33,6 +33,16 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
+    /// A row of which all values are known, and the relation's number is not.
+    pub fn of_values(tid: Tid, values: &'a [u8]) -> Row<'a> {
+        Row {
+            relation: 0,
+            tid,
+            values,
+            missing: 0,
+        }
+    }
+
     /// All values. `None` if the record did not have all.
     pub fn all_values(&self) -> Option<&'a [u8]> {
         (self.missing == 0).then_some(self.values)

@@ -4,6 +4,7 @@
 use super::extracted_tuples::{ExtractedTuples, INFO_AT, Source, column_of};
 use super::extraction::{Form, Values};
 use crate::model::index::known_rows::KnownRows;
+use crate::model::index::known_table::KnownTable;
 use crate::model::rows::recent::{RecentRows, RowNumber};
 use crate::model::rows::versions::{RowVersions, Version};
 use crate::optional_model::OptionalModel;
@@ -52,13 +53,18 @@ impl Sources {
         row: RowNumber,
         tuple: &mut [u8],
     ) -> Option<usize> {
-        let (rows, versions) = (known.rows, known.versions);
-        let values = || values_of(rows, versions, row);
+        let (rows, versions, table) = (known.rows, known.versions, known.table);
+        let values = || values_of(rows, versions, table, row);
         let of = (known.relation, row);
         let choices = coder.choices();
         let mut wanted = (NONE, 0, Source::default());
+        let may_be_looked_for = || {
+            let is_known = || values_of(rows, versions, None, row).is_some();
+            choices.uses(OptionalModel::ExtractedKeys)
+                && (choices.uses(OptionalModel::WholeRows) || is_known())
+        };
         if C::ENCODING
-            && choices.uses(OptionalModel::ExtractedKeys)
+            && may_be_looked_for()
             && let Some(found) = self.find(known.extracted, of, values, tuple, choices.care)
         {
             wanted = found;
@@ -152,9 +158,13 @@ impl Sources {
 fn values_of<'a>(
     rows: &'a RecentRows,
     versions: &'a RowVersions,
+    table: Option<KnownTable<'a>>,
     row: RowNumber,
 ) -> Option<Values<'a>> {
     let row = rows.get(row)?;
+    if let Some(known) = table.and_then(|table| table.values(row.tid)) {
+        return Some(Values { known, from: 0 });
+    }
     let version = versions.get(rows, versions.id(row.relation, row.tid));
     let version = version.or_else(|| row.all_values().map(Version::whole))?;
     Some(Values {
