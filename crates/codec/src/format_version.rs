@@ -114,9 +114,10 @@ impl FormatVersion {
 
     /// Which page of a history goes where there are too many.
     pub fn eviction(self) -> Eviction {
-        match self >= Self::RETURNS {
-            true => Eviction::LeastLikely,
-            false => Eviction::NotUsed,
+        match self {
+            _ if self >= Self::LEAF_KEYS => Eviction::LeastLikelyOther,
+            _ if self >= Self::RETURNS => Eviction::LeastLikely,
+            _ => Eviction::NotUsed,
         }
     }
 

@@ -31,6 +31,11 @@ pub fn tid_number(tid: &[u8]) -> Option<u64> {
     (offset <= OFFSET_MASK).then_some(block << OFFSET_BITS | offset)
 }
 
+/// The number of the TID with a block and a line pointer's number, of which the low eleven bits count.
+pub fn number_of(block: u32, offset: u16) -> u64 {
+    u64::from(block) << OFFSET_BITS | u64::from(offset) & OFFSET_MASK
+}
+
 /// The TID of a number.
 pub fn tid_of(number: u64) -> [u8; 6] {
     let block = (number >> OFFSET_BITS) as u32;

@@ -51,6 +51,8 @@ pub enum Eviction {
     NotUsed,
     /// Of a few, the one that is least likely to be named again by a record.
     LeastLikely,
+    /// The same, but none that the record at hand names, if there is another one.
+    LeastLikelyOther,
 }
 
 #[derive(Clone)]
@@ -75,6 +77,8 @@ pub struct PageCache {
     hand: usize,
     eviction: Eviction,
     returns: Returns,
+    /// Pages that the record at hand names.
+    at_hand: Vec<PageKey>,
 }
 
 impl PageCache {
@@ -88,6 +92,7 @@ impl PageCache {
             hand: 0,
             eviction: Eviction::default(),
             returns: Returns::default(),
+            at_hand: Vec::new(),
         }
     }
 
@@ -99,6 +104,12 @@ impl PageCache {
     /// Which page goes from now on.
     pub fn evict_by(&mut self, eviction: Eviction) {
         self.eviction = eviction;
+    }
+
+    /// A record begins, and names these pages.
+    pub fn begin_record(&mut self, keys: impl Iterator<Item = PageKey>) {
+        self.at_hand.clear();
+        self.at_hand.extend(keys);
     }
 
     /// Pages that are kept.
@@ -132,12 +143,6 @@ impl PageCache {
     pub fn peek(&self, key: &PageKey) -> Option<&PageBytes> {
         let slot = self.slots.get(self.place(key)?)?;
         Some(&slot.page)
-    }
-
-    /// A page that is kept, to change, without using it.
-    pub fn peek_mut(&mut self, key: &PageKey) -> Option<&mut PageBytes> {
-        let place = self.place(key)?;
-        Some(&mut self.slots[place].page)
     }
 
     /// A page that is kept.
@@ -194,7 +199,7 @@ impl PageCache {
         } else {
             let place = match self.eviction {
                 Eviction::NotUsed => self.unused(),
-                Eviction::LeastLikely => self.least_likely(),
+                Eviction::LeastLikely | Eviction::LeastLikelyOther => self.least_likely(),
             };
             let slot = &mut self.slots[place];
             self.places.remove(&slot.key);
@@ -227,9 +232,12 @@ impl PageCache {
         let first = self.hand;
         self.hand = (first + CANDIDATES) % len;
         let places = (first..first + CANDIDATES.min(len)).map(|place| place % len);
+        let keeps_at_hand = self.eviction == Eviction::LeastLikelyOther;
         let weight = |place: &usize| {
             let slot = &self.slots[*place];
-            self.returns.weight(slot.key.fork_key(), slot.named)
+            let is_at_hand = keeps_at_hand && self.at_hand.contains(&slot.key);
+            let weight = self.returns.weight(slot.key.fork_key(), slot.named);
+            (is_at_hand, weight)
         };
         places.min_by_key(weight).unwrap_or(first)
     }
@@ -251,6 +259,27 @@ mod tests {
         }
     }
 
+    /// Where all are named by the record, one goes all the same.
+    #[test]
+    fn a_page_that_the_record_names_stays() {
+        for (at_hand, gone) in [
+            (vec![], 1),
+            (vec![1], 2),
+            (vec![2, 1], 3),
+            (vec![1, 2, 3], 1),
+        ] {
+            let mut cache = PageCache::new(3);
+            cache.evict_by(Eviction::LeastLikelyOther);
+            for block in 1..=3 {
+                cache.get_or_new(key(block));
+            }
+            cache.begin_record(at_hand.iter().copied().map(key));
+            cache.get_or_new(key(4));
+            let is_kept = |block: &u32| cache.peek(&key(*block)).is_none();
+            assert_eq!((1..=3).find(is_kept), Some(gone), "{at_hand:?}");
+        }
+    }
+
     #[test]
     fn a_page_that_was_not_used_for_long_goes() {
         let mut cache = PageCache::new(3);
@@ -261,7 +290,7 @@ mod tests {
         cache.get_or_new(key(4))[0] = 4;
         assert!(cache.peek(&key(1)).is_none());
         assert!(cache.get_mut(&key(2)).is_some());
-        assert!(cache.peek(&key(3)).is_some() && cache.peek_mut(&key(3)).is_some());
+        assert!(cache.peek(&key(3)).is_some());
         cache.get_or_new(key(5));
         let kept = [1, 2, 3, 4, 5].map(|block| cache.peek(&key(block)).map(|page| page[0]));
         assert_eq!(kept, [None, Some(2), None, Some(4), Some(0)]);

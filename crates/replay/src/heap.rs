@@ -341,3 +341,53 @@ pub fn free_line_pointer(page: &PageBytes) -> u16 {
     let is_free = |number: &u16| page.line_pointer(*number) == Some(LinePointer::UNUSED);
     (1..next).find(is_free).unwrap_or(next)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use walzip_pgformat::PAGE_SIZE;
+
+    /// A page with these line pointers: offset, state, length. A tuple is at 8000.
+    fn page(lines: &[(u32, u32, u32)], hoff: u8) -> PageBytes {
+        let mut page = [0; PAGE_SIZE];
+        page[12..14].copy_from_slice(&(24 + 4 * lines.len() as u16).to_le_bytes());
+        for (number, (offset, state, len)) in lines.iter().enumerate() {
+            let line = offset | state << 15 | len << 17;
+            page[24 + 4 * number..][..4].copy_from_slice(&line.to_le_bytes());
+        }
+        page[8000 + 22] = hoff;
+        page[8024..8032].copy_from_slice(b"walzip!!");
+        page
+    }
+
+    #[test]
+    fn an_index_leads_to_a_tuple_or_past_one_redirection() {
+        let lines = [(8000, 1, 32), (1, 2, 0), (2, 2, 0), (4, 2, 0), (0, 2, 0)];
+        let page = page(&lines, 24);
+        for number in [1, 2] {
+            assert_eq!(indexed_values(&page, number), Some(&b"walzip!!"[..]));
+        }
+        for number in [0, 3, 4, 5, 6, u16::MAX] {
+            assert_eq!(indexed_values(&page, number), None, "{number}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_tuple_has_no_values() {
+        for (line, hoff, expected) in [
+            ((8000, 1, 32), 32, Some(&[][..])),
+            ((8000, 1, 32), 33, None),
+            ((8000, 1, 22), 0, None),
+            ((8000, 1, 0), 0, None),
+            ((8190, 1, 32), 24, None),
+            ((8000, 0, 32), 24, None),
+            ((8000, 3, 32), 24, None),
+        ] {
+            assert_eq!(
+                indexed_values(&page(&[line], hoff), 1),
+                expected,
+                "{line:?}"
+            );
+        }
+    }
+}

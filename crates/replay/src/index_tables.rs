@@ -71,13 +71,79 @@ impl IndexTables {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::{Revision, Rules};
+    use walzip_pgformat::Version;
     use walzip_pgformat::posting_list::tid_of;
+    use walzip_pgformat::rmgr_id::HEAP;
+    use walzip_pgformat::wal::{Block, RecordHeader, RecordLayout};
 
     fn relation(relation: u32) -> RelFileLocator {
         RelFileLocator {
             tablespace: 1663,
             database: 5,
             relation,
+        }
+    }
+
+    /// What a record with a tuple for row 1 of the newest row's page teaches.
+    fn learned(rmid: u8, info: u8, id: u8) -> Option<RelFileLocator> {
+        let tuple = tid_of(1);
+        let layout = RecordLayout {
+            header: RecordHeader {
+                xid: 9,
+                rmid,
+                info,
+                ..RecordHeader::default()
+            },
+            blocks: vec![Block {
+                id,
+                fork_flags: 0,
+                data_len: tuple.len() as u16,
+                data_start: 0,
+                image: None,
+                locator: relation(10),
+                number: 0,
+            }],
+            ..RecordLayout::default()
+        };
+        let record = Record {
+            rules: Rules {
+                version: Version::from_major(16).expect("a version"),
+                revision: Revision::Third,
+            },
+            layout: &layout,
+            bytes: &tuple,
+        };
+        let mut newest = NewestRows::default();
+        let mut heap = layout.clone();
+        heap.blocks[0].locator = relation(1);
+        heap.blocks[0].id = 0;
+        newest.learn(
+            &Record {
+                layout: &heap,
+                ..record
+            },
+            Some(1),
+        );
+        let mut tables = IndexTables::default();
+        tables.learn(&record, &newest);
+        tables.of(relation(10))
+    }
+
+    #[test]
+    fn records_that_put_a_tuple_into_an_index_teach() {
+        for (rmid, info, id) in [(BTREE, 0x00, 0), (GIN, 0x70, 0), (GIN, 0x60, 1)] {
+            assert_eq!(learned(rmid, info, id), Some(relation(1)));
+        }
+        for (rmid, info, id) in [
+            (BTREE, 0x00, 1),
+            (BTREE, 0x10, 0),
+            (BTREE, 0x30, 0),
+            (GIN, 0x60, 0),
+            (GIN, 0x20, 0),
+            (HEAP, 0x00, 0),
+        ] {
+            assert_eq!(learned(rmid, info, id), None);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use walzip_pgformat::posting_list::number_of;
 use walzip_pgformat::wal::RelFileLocator;
 
 use crate::record::Record;
@@ -41,7 +42,7 @@ impl NewestRows {
         }
         let newest = NewestRow {
             table: block.locator,
-            row: u64::from(block.number) << 11 | u64::from(number & 0x7FF),
+            row: number_of(block.number, number),
         };
         self.rows.insert(record.xid(), newest);
     }

@@ -107,6 +107,7 @@ impl History {
         }
         hasher.update(&self.gin_rows.known());
         hasher.update(&self.cache.returns());
+        // What sequences of earlier formats leave has another hash otherwise.
         if self.learns_tables {
             for (index, table) in self.tables.known() {
                 hasher.update(&index.to_bytes());
@@ -159,6 +160,7 @@ impl History {
             let record = std::mem::take(pending);
             let mut layout = RecordLayout::default();
             if layout.read(&record, rules.version).is_ok() {
+                self.begin_record(&layout);
                 self.replay(rules, &layout, &record);
                 self.learn_rows(&Record {
                     rules,
@@ -182,20 +184,24 @@ impl History {
         }
     }
 
-    /// Copies of the known pages of a record's blocks, to put back.
-    pub fn copy_pages(&self, layout: &RecordLayout) -> Vec<(PageKey, Box<PageBytes>)> {
-        let keys = layout.blocks.iter().map(PageKey::from);
-        let pages = keys.filter_map(|key| Some((key, Box::new(*self.cache.peek(&key)?))));
-        pages.collect()
-    }
-
-    /// Puts copies of pages back.
-    pub fn put_back(&mut self, pages: Vec<(PageKey, Box<PageBytes>)>) {
-        for (key, page) in pages {
-            if let Some(known) = self.cache.peek_mut(&key) {
-                *known = *page;
+    /// What a record would make of the known pages of its blocks, which stay as they are here.
+    pub fn try_replay(&self, record: &Record<'_>) -> PageCache {
+        let keys = record.layout.blocks.iter().map(PageKey::from);
+        let mut copies = PageCache::new(record.layout.blocks.len());
+        for key in keys {
+            if let Some(page) = self.cache.peek(&key) {
+                *copies.get_or_new(key) = *page;
             }
         }
+        // What is not replayed is seen in the difference from the image.
+        let _ = walzip_replay::redo(record, &mut copies);
+        copies
+    }
+
+    /// A record comes next.
+    pub fn begin_record(&mut self, layout: &RecordLayout) {
+        self.cache
+            .begin_record(layout.blocks.iter().map(PageKey::from));
     }
 
     /// The page of a record's first block reference.
@@ -346,16 +352,9 @@ impl History {
         self.cache.get_or_new(*key);
     }
 
-    /// The page as an image has it: without the bytes of its hole. Zeros if it is not known.
+    /// The page as an image has it.
     pub fn expected(&self, key: &PageKey, page: &mut PageBytes) {
-        match self.cache.peek(key) {
-            Some(known) => {
-                page.copy_from_slice(known);
-                let (start, len) = page.hole();
-                page[start..start + len].fill(0);
-            }
-            None => page.fill(0),
-        }
+        without_hole(&self.cache, key, page);
     }
 
     /// Whether the page of a block is known, and whether its next record is likely to have an image.
@@ -388,6 +387,18 @@ fn leaf_insertion<'r>(layout: &'r RecordLayout, bytes: &'r [u8]) -> Option<(&'r 
         .get(block.data_start..end)
         .filter(|tuple| is_whole && !tuple.is_empty())
         .map(|tuple| (block, tuple))
+}
+
+/// A page without the bytes of its hole. Zeros if it is not known.
+pub fn without_hole(pages: &PageCache, key: &PageKey, page: &mut PageBytes) {
+    match pages.peek(key) {
+        Some(known) => {
+            page.copy_from_slice(known);
+            let (start, len) = page.hole();
+            page[start..start + len].fill(0);
+        }
+        None => page.fill(0),
+    }
 }
 
 /// Makes a page of what an image has of it.

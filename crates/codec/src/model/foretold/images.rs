@@ -11,7 +11,7 @@ use walzip_replay::{Page, PageBytes, PageKey, Record, Rules, omitted_data};
 
 use super::assembly::{Change, assemble, assembled_len};
 use super::forms::{Form, FormKey};
-use super::history::{History, fill};
+use super::history::{History, fill, without_hole};
 use super::rests::{Rests, change_main};
 use crate::model::pages::difference::BlockDifferences;
 use crate::model::pages::recreation::{OPAQUE, Recreation};
@@ -132,7 +132,7 @@ impl ForetoldImages {
     pub fn take_out(
         &mut self,
         choices: Choices,
-        history: &mut History,
+        history: &History,
         layout: &mut RecordLayout,
         record: &mut Vec<u8>,
     ) {
@@ -221,19 +221,18 @@ impl ForetoldImages {
     /// that are not like their pages.
     fn try_folded(
         &mut self,
-        history: &mut History,
+        history: &History,
         layout: &mut RecordLayout,
         record: &mut Vec<u8>,
     ) -> Option<()> {
         let mut without = layout.clone();
         assemble(&mut without, record, &self.changes, &mut self.record)?;
-        let pages = history.copy_pages(&without);
-        history.replay(self.rules, &without, &self.record);
+        let replayed = history.try_replay(&self.seen(&without, &self.record));
         let before = self.folded.len();
         let (changes, differences) = (&mut self.changes, &mut self.differences);
         let mut expected = empty_page(&mut self.spare);
         self.folded.retain_mut(|folded| {
-            history.expected(&folded.key, &mut expected);
+            without_hole(&replayed, &folded.key, &mut expected);
             folded.mark = DIFFERENT;
             if expected == folded.page {
                 folded.mark = EXACT;
@@ -253,7 +252,6 @@ impl ForetoldImages {
             is_like
         });
         self.spare.push(expected);
-        history.put_back(pages);
         if self.folded.len() < before {
             without = layout.clone();
             assemble(&mut without, record, &self.changes, &mut self.record)?;
@@ -404,6 +402,7 @@ impl ForetoldImages {
         if coder.failed() {
             return;
         }
+        history.begin_record(layout);
         history.replay(self.rules, layout, record);
         self.code_differences(coder, history);
         history.keep_images(layout, record, &mut self.recreation);

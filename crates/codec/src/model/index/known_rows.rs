@@ -15,7 +15,7 @@ pub struct KnownRows<'a> {
     pub versions: &'a RowVersions,
     /// The transaction's newest row.
     pub newest: RowNumber,
-    /// The table, if its pages may be known.
+    /// The table, if it is known.
     pub table: Option<KnownTable<'a>>,
     /// Keys that were extracted from rows.
     pub extracted: &'a mut ExtractedTuples,

@@ -6,7 +6,7 @@ use super::known_table::KnownTable;
 use super::recipe::Recipes;
 use super::tuple::{IndexStreams, Place, posting_list};
 use crate::model::table::index_tuple::{ALT_TID, HAS_NULLS, INDEX_TUPLE_HEADER_LEN};
-use crate::model::values::tid::{TID_LEN, read_tid};
+use crate::model::values::tid::read_tid;
 use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Coder, LazyStream};
 use crate::streams::kind::StreamKind;
@@ -14,15 +14,17 @@ use crate::streams::kind::StreamKind;
 /// Keys are told from rows where so many bytes of each are others than in the key before, in the
 /// mean. Of keys that are more alike, plain coding makes less than recipes would.
 const CHANGED_MIN: usize = 3;
-/// Rows of which no key could be made, after which an index is no index of their values.
-const MISSES_MAX: u32 = 64;
+/// What a key that no recipe makes adds to the misses of an index. One that was made takes 1 off.
+const MISS: u32 = 4;
+/// With more misses, an index is none of values of rows, or of too few to repay the search.
+const MISSES_MAX: u32 = 64 * MISS;
 
 /// The streams of keys that are told from rows.
 #[derive(Debug, Default)]
 pub(super) struct LeafKeys {
     are_told: LazyStream,
     recipes: Recipes,
-    /// Keys that were not made of their rows, since one was. Encoder only.
+    /// How often keys were not made of their rows. Encoder only.
     misses: u32,
 }
 
@@ -37,7 +39,8 @@ impl LeafKeys {
     ) -> bool {
         let are_told = C::ENCODING
             && coder.choices().uses(OptionalModel::LeafKeys)
-            && self.misses < MISSES_MAX
+            && coder.choices().uses(OptionalModel::Recipes)
+            && self.misses <= MISSES_MAX
             && changed_bytes(bytes, spans, infos) >= CHANGED_MIN * infos.len();
         let stream = self.are_told.open(coder, StreamKind::ModelFlag, 1);
         match coder.u8(stream, are_told.into()) {
@@ -56,14 +59,22 @@ fn changed_bytes(bytes: &[u8], spans: &ItemSpans, infos: &[u16]) -> usize {
     let mut before: &[u8] = &[];
     let mut changed = 0;
     for (&start, &info) in spans.starts.iter().zip(infos) {
-        let key = bytes
-            .get(start + INDEX_TUPLE_HEADER_LEN..start + len_of(info))
+        let tuple = bytes.get(start..start + len_of(info)).unwrap_or_default();
+        let (key_end, _) = list_of(tuple, info).unwrap_or((tuple.len(), 0));
+        let key = tuple
+            .get(INDEX_TUPLE_HEADER_LEN..key_end)
             .unwrap_or_default();
         changed += key.len().saturating_sub(before.len());
         changed += key.iter().zip(before).filter(|(a, b)| a != b).count();
         before = key;
     }
     changed
+}
+
+/// Start and end of a tuple's posting list, if it has one.
+fn list_of(tuple: &[u8], info: u16) -> Option<(usize, usize)> {
+    let (block, offset) = read_tid(tuple, 0);
+    posting_list(info, offset, block, tuple.len())
 }
 
 impl IndexStreams {
@@ -81,23 +92,23 @@ impl IndexStreams {
             }
             let tuple = coder.part(bytes, start, start + len_of(info));
             let end = tuple.len();
-            let (block, offset) = read_tid(tuple, 0);
-            let list = posting_list(info, offset, block, end);
+            let list = list_of(tuple, info);
             let (key_end, list_end) = list.unwrap_or((end, end));
-            for at in (key_end..list_end).step_by(TID_LEN) {
-                self.posting_tid(coder, tuple, at);
-            }
+            self.posting_tids(coder, tuple, (key_end, list_end));
             let first = match list {
                 Some((at, list_end)) if at < list_end => Some(read_tid(tuple, at)),
-                None if info & ALT_TID == 0 => Some((block, offset)),
+                None if info & ALT_TID == 0 => Some(read_tid(tuple, 0)),
                 _ => None,
             };
             let first = first.filter(|_| info & HAS_NULLS == 0);
             let key = coder.part(tuple, INDEX_TUPLE_HEADER_LEN, key_end);
             let is_made = first.and_then(|tid| table.row(tid)).is_some_and(|row| {
-                let is_made = self.leaf_keys.recipes.code(coder, &row, &row, key);
+                let is_made = self.leaf_keys.recipes.code(coder, &row, None, key);
                 let misses = &mut self.leaf_keys.misses;
-                *misses = if is_made { 0 } else { *misses + 1 };
+                *misses = match is_made {
+                    true => misses.saturating_sub(1),
+                    false => misses.saturating_add(MISS),
+                };
                 is_made
             });
             let keys = &mut self.places[Place::Leaf as usize].keys;
@@ -122,7 +133,7 @@ mod tests {
     use crate::format_version::FormatVersion;
     use crate::model::index::page_tuples::TupleFields;
     use crate::model::table::index_tuple::IS_POSTING;
-    use crate::model::values::tid::tid_bytes;
+    use crate::model::values::tid::{TID_LEN, tid_bytes};
     use crate::streams::coder::Choices;
     use crate::streams::{StreamReader, StreamWriter};
 

@@ -89,17 +89,17 @@ pub struct Recipes {
 
 impl Recipes {
     /// Codes a key by a recipe. Returns `false` if no recipe makes it; the caller then codes it
-    /// otherwise. The encoder looks for the key in `seen`: the row, or a part of it.
+    /// otherwise. The encoder looks for the key in `seen`, if there is one: a part of the row.
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,
         row: &Row<'_>,
-        seen: &Row<'_>,
+        seen: Option<&Row<'_>>,
         key: &mut [u8],
     ) -> bool {
         let is_used = C::ENCODING && coder.choices().uses(OptionalModel::Recipes);
         let (wanted, new) = match is_used {
-            true => self.find(seen, key),
+            true => self.find_in(seen, row, key),
             false => (NONE, Recipe::new()),
         };
         let stream = self.rank.open(coder, StreamKind::RecipeRank, 1);
@@ -129,6 +129,18 @@ impl Recipes {
             }
         }
         true
+    }
+
+    /// The encoder's choice, made by a part of the row.
+    fn find_in(&mut self, seen: Option<&Row<'_>>, row: &Row<'_>, key: &[u8]) -> (u8, Recipe) {
+        let (rank, new) = self.find(seen.unwrap_or(row), key);
+        let recipe = self.known.get(usize::from(rank)).unwrap_or(&new);
+        let makes_it = seen.is_none()
+            || make(recipe, row, key.len(), &mut self.scratch).is_some() && self.scratch == key;
+        match makes_it {
+            true => (rank, new),
+            false => (NONE, Recipe::new()),
+        }
     }
 
     /// The encoder's choice: a known recipe, or a new one.
@@ -243,6 +255,7 @@ mod tests {
             tid: (2, 3),
             values: &values[missing..],
             missing,
+            is_whole: missing == 0,
             begins_record: true,
         };
         rows.add(&mut 0, row);
@@ -259,14 +272,14 @@ mod tests {
         let mut ranks = Vec::new();
         for key in keys {
             ranks.push(recipes.find(&row, key).0);
-            made.push(recipes.code(&mut coder, &row, &row, &mut key.clone()));
+            made.push(recipes.code(&mut coder, &row, None, &mut key.clone()));
         }
         let mut coder =
             StreamReader::of_content(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
         let mut recipes = Recipes::default();
         for (key, made) in keys.iter().zip(made) {
             let mut decoded = vec![0; key.len()];
-            assert_eq!(recipes.code(&mut coder, &row, &row, &mut decoded), made);
+            assert_eq!(recipes.code(&mut coder, &row, None, &mut decoded), made);
             assert!(!made || decoded == *key);
         }
         assert!(coder.exhausted() && !coder.failed());

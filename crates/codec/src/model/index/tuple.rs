@@ -127,9 +127,7 @@ impl IndexStreams {
         let keys = &mut self.places[place as usize].keys;
         let key = coder.part(tuple, INDEX_TUPLE_HEADER_LEN, key_end);
         keys.code(coder, StreamKind::IndexKey, key);
-        for at in (key_end..list_end).step_by(TID_LEN) {
-            self.posting_tid(coder, tuple, at);
-        }
+        self.posting_tids(coder, tuple, (key_end, list_end));
         let end = tuple.len();
         let rest = coder.part(tuple, list_end, end);
         let keys = &mut self.places[place as usize].keys;
@@ -191,14 +189,12 @@ impl IndexStreams {
         });
         let key = coder.part(tuple, INDEX_TUPLE_HEADER_LEN, end);
         let is_made = keys == Keys::OfRows && info & (HAS_NULLS | ALT_TID) == 0 && {
-            // The record of an update does not have all of its row; the page has.
-            let whole = known.table.and_then(|table| table.row(part.tid));
-            let row = whole.unwrap_or(part);
-            let seen = match coder.choices().uses(OptionalModel::WholeRows) {
-                true => row,
-                false => part,
-            };
-            self.recipes.code(coder, &row, &seen, key)
+            // The record of an update may lack what its row has kept; the page has it.
+            let table = known.table.filter(|_| !part.is_whole());
+            let row = table.and_then(|table| table.row(part.tid)).unwrap_or(part);
+            let sees_all = coder.choices().uses(OptionalModel::WholeRows);
+            let seen = (!sees_all).then_some(&part);
+            self.recipes.code(coder, &row, seen, key)
         };
         if !is_made {
             streams.keys.code(coder, StreamKind::IndexKey, key);
@@ -245,11 +241,19 @@ impl IndexStreams {
         }
     }
 
-    pub(super) fn posting_tid<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], at: usize) {
-        let stream = self.posting_block.open(coder, StreamKind::PostingTid, 4);
-        code_block(coder, stream, tuple, at);
-        let stream = self.posting_offset.open(coder, StreamKind::PostingTid, 2);
-        coder.u16_at(stream, tuple, at + 4);
+    /// Codes the targets of a posting list with this start and this end.
+    pub(super) fn posting_tids<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        tuple: &mut [u8],
+        (start, end): (usize, usize),
+    ) {
+        for at in (start..end).step_by(TID_LEN) {
+            let stream = self.posting_block.open(coder, StreamKind::PostingTid, 4);
+            code_block(coder, stream, tuple, at);
+            let stream = self.posting_offset.open(coder, StreamKind::PostingTid, 2);
+            coder.u16_at(stream, tuple, at + 4);
+        }
     }
 }
 

@@ -75,6 +75,7 @@ impl HeapRecord<'_> {
         let kept = update_kept(self.main, self.data).unwrap_or_default();
         let row = NewRow {
             missing: kept.prefix,
+            is_whole: kept.prefix == 0 && kept.suffix == 0,
             ..self.row(get_u16(self.main, UPDATE_NEW_OFFSET_AT), values)
         };
         let old = (self.last_block, update_old_line_pointer(self.main));
@@ -116,6 +117,7 @@ impl HeapRecord<'_> {
             tid: (self.block, line_pointer),
             values,
             missing: 0,
+            is_whole: true,
             begins_record: true,
         }
     }

@@ -232,8 +232,8 @@ impl Model {
         for (index, block) in layout.blocks.iter_mut().enumerate() {
             let shape_block = kind.shape.blocks.get(index)?;
             let relation = self.relations.get_mut(shape_block.relation)?;
+            let table = past.and_then(|past| past.table_of(block.locator));
             if let Some(image) = &mut block.image {
-                let table = past.and_then(|past| past.table_of(block.locator));
                 self.images
                     .code(coder, relation, block.number, image, record, table);
             }
@@ -257,7 +257,7 @@ impl Model {
                         rows: &self.rows,
                         versions: &self.versions,
                         newest: transaction.newest_row,
-                        table: past.and_then(|past| past.table_of(block.locator)),
+                        table,
                         extracted: &mut self.extracted,
                     },
                     scratch: &mut self.change_scratch,

@@ -226,6 +226,7 @@ mod tests {
                 tid: (0, 1),
                 values: &values.map(u64::to_le_bytes).concat(),
                 missing: 0,
+                is_whole: true,
                 begins_record: true,
             };
             rows.add(&mut newest, row);

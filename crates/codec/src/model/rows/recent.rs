@@ -30,6 +30,7 @@ pub struct Row<'a> {
     /// Its values without the first `missing` bytes, which its record does not have.
     values: &'a [u8],
     missing: usize,
+    is_whole: bool,
 }
 
 impl<'a> Row<'a> {
@@ -40,7 +41,13 @@ impl<'a> Row<'a> {
             tid,
             values,
             missing: 0,
+            is_whole: true,
         }
+    }
+
+    /// Its record has all of its values.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// All values. `None` if the record did not have all.
@@ -87,6 +94,7 @@ struct Entry {
     /// The offset of its bytes, counted from the first byte that was ever added.
     start: u32,
     len: u16,
+    is_whole: bool,
     /// The transaction's previous row, 0 if there is none.
     before: RowNumber,
     /// The transaction's next row of the same relation, 0 until there is one.
@@ -112,6 +120,8 @@ pub struct NewRow<'a> {
     pub values: &'a [u8],
     /// See [`Row`].
     pub missing: usize,
+    /// See [`Row`].
+    pub is_whole: bool,
     /// It is the first row of its record.
     pub begins_record: bool,
 }
@@ -157,6 +167,7 @@ impl RecentRows {
             missing: row.missing as u16,
             start,
             len: row.values.len() as u16,
+            is_whole: row.is_whole,
             before: *newest,
             next: 0,
             first_of_record,
@@ -200,6 +211,7 @@ impl RecentRows {
             tid: entry.tid(),
             values: self.bytes.get(start..start + usize::from(entry.len))?,
             missing: usize::from(entry.missing),
+            is_whole: entry.is_whole,
         })
     }
 
@@ -261,6 +273,7 @@ mod tests {
             tid: (0, line_pointer),
             values,
             missing: 0,
+            is_whole: true,
             begins_record: true,
         }
     }

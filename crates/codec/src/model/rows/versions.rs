@@ -238,6 +238,7 @@ mod tests {
                 tid,
                 values,
                 missing: 0,
+                is_whole: true,
                 begins_record: true,
             };
             self.rows.add(&mut self.newest, row);

@@ -162,6 +162,7 @@ fn values_of<'a>(
     row: RowNumber,
 ) -> Option<Values<'a>> {
     let row = rows.get(row)?;
+    let table = table.filter(|_| !row.is_whole());
     if let Some(known) = table.and_then(|table| table.values(row.tid)) {
         return Some(Values { known, from: 0 });
     }
