@@ -7,7 +7,7 @@
 use walzip_pgformat::rmgr_id::{HEAP, HEAP2};
 use walzip_pgformat::wal::{Compression, RecordLayout};
 use walzip_pgformat::{Lsn, PAGE_SIZE};
-use walzip_replay::{Page, PageBytes, PageKey, Record, Rules, omitted_data};
+use walzip_replay::{Page, PageBytes, PageCache, PageKey, Record, Rules, omitted_data};
 
 use super::assembly::{Change, assemble, assembled_len};
 use super::forms::{Form, FormKey};
@@ -218,21 +218,35 @@ impl ForetoldImages {
     }
 
     /// Replays the record without its images on copies of the pages, and leaves those images in
-    /// that are not like their pages.
+    /// that are not like their pages. What is replayed may look at the page of another block, which has
+    /// none if its image stays: so that is done again with those that are left.
     fn try_folded(
         &mut self,
         history: &History,
         layout: &mut RecordLayout,
         record: &mut Vec<u8>,
     ) -> Option<()> {
-        let mut without = layout.clone();
-        assemble(&mut without, record, &self.changes, &mut self.record)?;
-        let replayed = history.try_replay(&self.seen(&without, &self.record));
-        let before = self.folded.len();
+        while !self.folded.is_empty() {
+            let mut without = layout.clone();
+            assemble(&mut without, record, &self.changes, &mut self.record)?;
+            let replayed = history.try_replay(&self.seen(&without, &self.record));
+            let before = self.folded.len();
+            self.leave_in(&replayed);
+            if self.folded.len() == before {
+                *layout = without;
+                std::mem::swap(record, &mut self.record);
+                break;
+            }
+        }
+        Some(())
+    }
+
+    /// Compares the images with pages after replay, and leaves those in that are not like them.
+    fn leave_in(&mut self, replayed: &PageCache) {
         let (changes, differences) = (&mut self.changes, &mut self.differences);
         let mut expected = empty_page(&mut self.spare);
         self.folded.retain_mut(|folded| {
-            without_hole(&replayed, &folded.key, &mut expected);
+            without_hole(replayed, &folded.key, &mut expected);
             folded.mark = DIFFERENT;
             if expected == folded.page {
                 folded.mark = EXACT;
@@ -252,13 +266,6 @@ impl ForetoldImages {
             is_like
         });
         self.spare.push(expected);
-        if self.folded.len() < before {
-            without = layout.clone();
-            assemble(&mut without, record, &self.changes, &mut self.record)?;
-        }
-        *layout = without;
-        std::mem::swap(record, &mut self.record);
-        Some(())
     }
 
     /// Codes for each block reference of a known page whether it has an image that was taken out,
