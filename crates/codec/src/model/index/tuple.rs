@@ -11,7 +11,7 @@ use super::tid_run::TidRun;
 use crate::model::rows::recent::{RecentRows, RowNumber};
 use crate::model::table::entries::Entries;
 use crate::model::table::index_tuple::{
-    ALT_TID, HAS_NULLS, INDEX_TUPLE_HEADER_LEN, IS_POSTING, POSTING_COUNT, SIZE_MASK,
+    ALT_TID, HAS_NULLS, INDEX_TUPLE_HEADER_LEN, SIZE_MASK, posting_list,
 };
 use crate::model::values::tid::{TID_LEN, Tid, block_bytes, read_block, read_tid};
 use crate::optional_model::OptionalModel;
@@ -270,21 +270,6 @@ pub fn are_tuples(bytes: &[u8]) -> bool {
         rest = &rest[len..];
     }
     rest.is_empty()
-}
-
-/// Start and end of the posting list, if the tuple has one that fits into it.
-pub(super) fn posting_list(
-    info: u16,
-    offset: u16,
-    block: u32,
-    len: usize,
-) -> Option<(usize, usize)> {
-    if info & ALT_TID == 0 || offset & IS_POSTING == 0 {
-        return None;
-    }
-    let start = block as usize;
-    let end = start.checked_add(usize::from(offset & POSTING_COUNT) * TID_LEN)?;
-    (start >= INDEX_TUPLE_HEADER_LEN && end <= len).then_some((start, end))
 }
 
 /// Codes a `BlockIdData` (the high `u16`, then the low one) as one `u32`.

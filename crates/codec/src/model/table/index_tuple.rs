@@ -5,6 +5,8 @@
 //! 0 t_tid: block high u16, block low u16, offset u16   6 t_info u16   8 key, posting list
 //! ```
 
+use crate::model::values::tid::TID_LEN;
+
 /// The size of the header, in bytes.
 pub const INDEX_TUPLE_HEADER_LEN: usize = 8;
 /// Offset of `t_info`.
@@ -23,3 +25,13 @@ pub const BITMAP_LEN: usize = 4;
 pub const IS_POSTING: u16 = 0x2000;
 /// `BT_OFFSET_MASK`, in the same offset: the number of TIDs in the posting list.
 pub const POSTING_COUNT: u16 = 0x0FFF;
+
+/// Start and end of the posting list, if the tuple has one that fits into it.
+pub fn posting_list(info: u16, offset: u16, block: u32, len: usize) -> Option<(usize, usize)> {
+    if info & ALT_TID == 0 || offset & IS_POSTING == 0 {
+        return None;
+    }
+    let start = block as usize;
+    let end = start.checked_add(usize::from(offset & POSTING_COUNT) * TID_LEN)?;
+    (start >= INDEX_TUPLE_HEADER_LEN && end <= len).then_some((start, end))
+}
