@@ -27,7 +27,7 @@ impl FormatVersion {
     const INDEX_PAGES: FormatVersion = FormatVersion(10);
     const THIRD_REPLAY: FormatVersion = FormatVersion(11);
     const RETURNS: FormatVersion = FormatVersion(12);
-    const LEAF_KEYS: FormatVersion = FormatVersion(13);
+    const KNOWN_ROWS: FormatVersion = FormatVersion(13);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -115,7 +115,7 @@ impl FormatVersion {
     /// Which page of a history goes where there are too many.
     pub fn eviction(self) -> Eviction {
         match self {
-            _ if self >= Self::LEAF_KEYS => Eviction::LeastLikelyOther,
+            _ if self >= Self::KNOWN_ROWS => Eviction::LeastLikelyOther,
             _ if self >= Self::RETURNS => Eviction::LeastLikely,
             _ => Eviction::NotUsed,
         }
@@ -131,9 +131,9 @@ impl FormatVersion {
         self >= Self::LEAF_BLOCKS
     }
 
-    /// Keys on leaf pages follow from rows that earlier WAL has left.
-    pub fn has_leaf_keys(self) -> bool {
-        self >= Self::LEAF_KEYS
+    /// Index entries follow from rows that earlier WAL has left on pages.
+    pub fn has_known_rows(self) -> bool {
+        self >= Self::KNOWN_ROWS
     }
 
     /// There are members of indexes that are told from the rows of their tables.

@@ -129,7 +129,7 @@ impl History {
         self.cache.allow(format.history_pages_max());
         self.cache.evict_by(format.eviction());
         self.learns_leaves = format.has_leaf_blocks();
-        self.learns_tables = format.has_leaf_keys();
+        self.learns_tables = format.has_known_rows();
         if header.start != self.learned.end {
             self.learned.pending.clear();
         }

@@ -23,7 +23,7 @@ const MISSES_MAX: u32 = 64 * MISS;
 pub(super) struct LeafKeys {
     are_told: LazyStream,
     recipes: Recipes,
-    /// How often keys were not made of their rows. Encoder only.
+    /// How often keys were not made of their rows. Only the encoder looks at it.
     misses: u32,
 }
 

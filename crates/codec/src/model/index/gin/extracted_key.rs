@@ -58,6 +58,7 @@ impl Sources {
         let of = (known.relation, row);
         let choices = coder.choices();
         let mut wanted = (NONE, 0, Source::default());
+        // Without whole rows, the encoder looks only where something else says what the row has.
         let may_be_looked_for = || {
             let is_known = || values_of(rows, versions, None, row).is_some();
             choices.uses(OptionalModel::ExtractedKeys)
