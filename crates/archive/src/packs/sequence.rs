@@ -141,9 +141,11 @@ impl ReadySegment {
         };
         last.decoding
             .decode(self.reader.name(), member, bytes, output)?;
-        // Nothing follows the last one, and a service would keep the memory for ever.
-        let is_done = last.decoding.next == self.reader.members().len() && last.passed.is_empty();
-        *self.slot = (!is_done).then_some(last);
+        // Nothing follows the last one, and a service would keep the decoder's memory for ever.
+        if last.decoding.next == self.reader.members().len() {
+            last.decoding = Decoding::at(last.decoding.next);
+        }
+        *self.slot = Some(last);
         Ok(())
     }
 }
