@@ -187,6 +187,10 @@ class GoldenFiles(unittest.TestCase):
         self.assertEqual(files, sorted(hashes))
         for name in files:
             with self.subTest(name):
+                if name.endswith("_own_pages.wz"):
+                    with self.assertRaisesRegex(decoder.Damaged, "does not replay"):
+                        decoder.decode_file(read(GOLDEN, name))
+                    continue
                 original, _ = decoder.decode_file(read(GOLDEN, name))
                 self.assertEqual(decoder.blake3(original).hex(), hashes[name])
 

@@ -67,7 +67,7 @@ M64 = 0xFFFFFFFFFFFFFFFF
 
 MAJORS = {0xD106: 13, 0xD10D: 14, 0xD110: 15, 0xD113: 16, 0xD116: 17, 0xD118: 18, 0xD122: 19}
 
-FOREIGN, WAL, PAGES, DIFFERENCES, WAL_AFTER, INDEX_PAGES = 0, 1, 2, 3, 4, 5
+FOREIGN, WAL, PAGES, DIFFERENCES, WAL_AFTER, INDEX_PAGES, WAL_ALONE = 0, 1, 2, 3, 4, 5, 6
 
 ATTRIBUTES_MAX = 250
 KEY_ATTRIBUTES_MAX = 32
@@ -499,9 +499,11 @@ class Header:
         need(reader.take(4) == b"WALZ", "not a file of walzip, or damaged: the magic number is missing")
         self.version = reader.u8()
         need(self.version, "version 0 of the format does not exist")
-        need(self.version <= 13, f"version {self.version} of the format is a later one than this decoder knows")
+        need(self.version <= 14, f"version {self.version} of the format is a later one than this decoder knows")
         self.kind, references = reader.u8(), reader.u8()
         known = self.kind <= (3 if self.version >= 7 else 1) or self.kind == INDEX_PAGES and self.version >= 10
+        replayed = self.kind == WAL_AFTER and self.version >= 7 or self.kind == WAL_ALONE and self.version >= 14
+        need(not replayed, "WAL that is told from pages, which this decoder does not replay: walzip decodes it")
         need(known, f"a member of the unknown kind {self.kind}")
         need(references == (self.kind >= DIFFERENCES), "references that are not those of the member's kind")
         self.hash = reader.take(32)

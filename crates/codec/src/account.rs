@@ -68,7 +68,9 @@ fn account_parts(
 ) -> Result<Option<Vec<KindAccount>>, EncodeError> {
     let mut kinds: Vec<KindAccount> = Vec::new();
     for (header, part) in encoder::parts(input) {
-        let (choices, history) = (packing::choices(level), history.as_deref_mut());
+        let mut own = member::own_pages(packing::kind_alone(level), part.len());
+        let history = history.as_deref_mut().or(own.as_mut());
+        let choices = packing::choices(level);
         let Some(streams) = segment::encode(part.into(), &header, choices, history)? else {
             return Ok(None);
         };
@@ -171,11 +173,11 @@ pub fn encode_without(
     level: Level,
     model: OptionalModel,
 ) -> Result<Vec<u8>, EncodeError> {
-    let mut choices = packing::choices(level);
+    let (kind, mut choices) = (packing::kind_alone(level), packing::choices(level));
     choices.without = choices.without.with(model);
     let mut file = Vec::new();
     for (header, part) in encoder::parts(input) {
-        let member = match member::encode_part(part.into(), &header, level, choices, None)? {
+        let member = match member::encode_part(part.into(), &header, kind, level, choices)? {
             Some(member) => member,
             None => member::encode_foreign(part.into(), level)?,
         };

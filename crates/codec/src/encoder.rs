@@ -6,11 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::{Input, PAGE_SIZE};
 
+use crate::container::MemberKind;
 use crate::error::EncodeError;
 use crate::level::Level;
 use crate::limits::MEMBER_LEN_MAX;
 use crate::member;
-use crate::packing::choices;
+use crate::packing::{self, choices};
 use crate::proof;
 use crate::run_both::{RunBoth, run_in_turn};
 use crate::streams::coder::{Choices, Proof};
@@ -77,14 +78,21 @@ impl Encoder {
         input.append(0, input.len().min(PAGE_SIZE), &mut beginning)?;
         let part = self.part(&beginning);
         let (proves, level, run_both) = (self.proves, self.level, self.run_both);
+        let without_model = || without_model(input, level, proves);
+        let with_model = |header, kind| match proves {
+            true => proven_with_model(input, header, kind, level, run_both),
+            false => member::encode_part(input, header, kind, level, choices(level)),
+        };
+        // What cannot be told from its own pages may still be told without them.
+        let told_simply = |header| match packing::kind_alone(level) {
+            MemberKind::Wal => without_model(),
+            _ => or_do_without(|| with_model(header, MemberKind::Wal), without_model),
+        };
         let member = match &part {
-            None => without_model(input, level, proves),
+            None => without_model(),
             Some(header) => or_do_without(
-                || match proves {
-                    true => proven_with_model(input, header, level, run_both),
-                    false => member::encode_part(input, header, level, choices(level), None),
-                },
-                || without_model(input, level, proves),
+                || with_model(header, packing::kind_alone(level)),
+                || told_simply(header),
             ),
         }?;
         self.next_part = part
@@ -146,6 +154,7 @@ pub fn encode_verified(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeErro
 fn proven_with_model(
     input: Input<'_>,
     header: &SegmentHeader,
+    kind: MemberKind,
     level: Level,
     run_both: RunBoth,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
@@ -154,7 +163,7 @@ fn proven_with_model(
             proof,
             ..choices(level)
         };
-        proof::encode_part(input, header, level, choices, run_both)
+        proof::encode_part(input, header, kind, (level, choices), run_both)
     };
     match proven_with(Proof::Later) {
         // Something was taken for granted wrongly.

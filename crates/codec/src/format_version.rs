@@ -12,7 +12,7 @@ pub struct FormatVersion(u8);
 
 impl FormatVersion {
     /// The version that is written.
-    pub const CURRENT: FormatVersion = FormatVersion(13);
+    pub const CURRENT: FormatVersion = FormatVersion(14);
 
     const GIST: FormatVersion = FormatVersion(2);
     const ROW_VERSIONS: FormatVersion = FormatVersion(3);
@@ -28,6 +28,7 @@ impl FormatVersion {
     const THIRD_REPLAY: FormatVersion = FormatVersion(11);
     const RETURNS: FormatVersion = FormatVersion(12);
     const KNOWN_ROWS: FormatVersion = FormatVersion(13);
+    const OWN_PAGES: FormatVersion = FormatVersion(14);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -88,6 +89,11 @@ impl FormatVersion {
     /// There are members that are told from the WAL before them.
     pub fn has_history(self) -> bool {
         self >= Self::PAGES
+    }
+
+    /// There are members of WAL that are told from their own pages alone.
+    pub fn has_own_pages(self) -> bool {
+        self >= Self::OWN_PAGES
     }
 
     /// What records do to the pages of a history.

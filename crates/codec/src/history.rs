@@ -91,8 +91,7 @@ impl HistoryEncoder {
         }
         let mut file = Vec::new();
         for (header, part) in encoder::parts(segment) {
-            let member =
-                member::encode_part(part.into(), &header, level, choices, Some(&mut *history))?;
+            let member = member::encode_part_after(history, part.into(), &header, level, choices)?;
             let Some(member) = member else {
                 return Ok(None);
             };

@@ -51,6 +51,9 @@ pub const WINDOW_LOG_MAX: u32 = 27;
 pub const HISTORY_PAGES_MAX: usize = 81920;
 /// The same in format 7.
 pub const HISTORY_PAGES_MAX_7: usize = 49152;
+/// Pages that are kept of a member that is told from its own, for each page of its original, which
+/// may have compressed images of more.
+pub const OWN_PAGES_FACTOR: usize = 4;
 
 /// Memory of the rows of a table from which an index is told, and of the entries of that index.
 pub const ROWS_MEMORY_MAX: usize = 1 << 29;

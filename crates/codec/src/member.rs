@@ -26,20 +26,43 @@ const NO_SEGMENT: DecodeError = DecodeError::Corrupt("identity of no segment");
 /// Bytes of an original that are believed before they are there.
 const RESERVED_MAX: u64 = 64 << 20;
 
-/// Encodes a segment, or a part of one, as one member, told from the WAL before it if that is known; `None` where
-/// the format cannot say it, and then the history must not be used any more. The result is not proven: see
-/// [`crate::proof`].
+/// Encodes a segment, or a part of one, as one member of a kind that needs no WAL before it; `None` where the
+/// format cannot say it. The result is not proven: see [`crate::proof`].
 pub fn encode_part(
+    input: Input<'_>,
+    header: &SegmentHeader,
+    kind: MemberKind,
+    level: Level,
+    choices: Choices,
+) -> Result<Option<Vec<u8>>, EncodeError> {
+    let mut own = own_pages(kind, input.len());
+    encode_told(input, header, kind, (level, choices), own.as_mut())
+}
+
+/// The same, told from the WAL before. After `None` the history must not be used any more.
+pub fn encode_part_after(
+    history: &mut History,
     input: Input<'_>,
     header: &SegmentHeader,
     level: Level,
     choices: Choices,
+) -> Result<Option<Vec<u8>>, EncodeError> {
+    let kind = MemberKind::WalAfter;
+    encode_told(input, header, kind, (level, choices), Some(history))
+}
+
+/// What a member begins with that is told from its own pages, and has so many bytes.
+pub fn own_pages(kind: MemberKind, original_len: usize) -> Option<History> {
+    (kind == MemberKind::WalAlone).then(|| History::of_own_pages(original_len))
+}
+
+fn encode_told(
+    input: Input<'_>,
+    header: &SegmentHeader,
+    kind: MemberKind,
+    (level, choices): (Level, Choices),
     history: Option<&mut History>,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
-    let kind = match history {
-        None => MemberKind::Wal,
-        Some(_) => MemberKind::WalAfter,
-    };
     let hashed = Hashed::new(input);
     let Some(streams) = segment::encode(hashed.input(), header, choices, history)? else {
         return Ok(None);
@@ -198,7 +221,8 @@ fn decode_into(
     history: Option<&mut History>,
 ) -> Result<usize, DecodeToError> {
     let member = Member::read(bytes)?;
-    let history = member.history(history)?;
+    let mut own = own_pages(member.header.kind, member.original_len());
+    let history = member.history(history)?.or(own.as_mut());
     let segment = member.segment()?;
     let header = &member.header;
     if header.kind == MemberKind::Foreign {

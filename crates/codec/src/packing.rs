@@ -25,10 +25,20 @@ const MIXED_EXPANSION_MAX: usize = 4;
 /// Levels that take little time beside those above them, which are compared with them.
 const QUICK: [Level; 2] = [Level::MIN.above(), Level::MIN.above().above()];
 const SEARCHED_FROM: Level = QUICK[1].above();
+const OWN_PAGES_FROM: Level = SEARCHED_FROM;
 /// What mixed streams are compared with.
 const BESIDE_MIXED: Level = Level::STRONG;
 /// Where mixing gains less than this, in percent, another level may be smaller.
 const MIXING_GAIN_MIN: usize = 4;
+
+/// The kind of a segment that needs no WAL before it. To tell one from its own pages takes longer, and so does
+/// decoding it.
+pub fn kind_alone(level: Level) -> MemberKind {
+    match level >= OWN_PAGES_FROM {
+        true => MemberKind::WalAlone,
+        false => MemberKind::Wal,
+    }
+}
 
 /// How each level chooses for a segment.
 pub fn choices(level: Level) -> Choices {
@@ -139,8 +149,11 @@ pub fn lay_out(streams: &[Filled], level: Level) -> LaidOut<'_> {
 /// Bytes of content that are packed apart. The fastest level does not look further for matches
 /// anyway, and so touches less memory. A chunk is short.
 fn piece_len(kind: MemberKind, level: Level) -> Option<usize> {
-    (matches!(kind, MemberKind::Wal | MemberKind::WalAfter) && level == Level::MIN)
-        .then_some(2 << 20)
+    let is_wal = matches!(
+        kind,
+        MemberKind::Wal | MemberKind::WalAfter | MemberKind::WalAlone
+    );
+    (is_wal && level == Level::MIN).then_some(2 << 20)
 }
 
 /// What a level makes of foreign bytes.

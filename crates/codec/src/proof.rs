@@ -27,22 +27,24 @@ use crate::streams::laid_out::Filled;
 pub fn encode_part(
     input: Input<'_>,
     header: &SegmentHeader,
-    level: Level,
-    choices: Choices,
+    kind: MemberKind,
+    (level, choices): (Level, Choices),
     run_both: RunBoth,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
-    let Some(streams) = segment::encode(input, header, choices, None)? else {
+    let mut own = member::own_pages(kind, input.len());
+    let Some(streams) = segment::encode(input, header, choices, own.as_mut())? else {
         return Ok(None);
     };
+    drop(own);
     let unhashed = Unhashed {
+        kind,
         identity: WalIdentity::from(header),
         len: input.len(),
     };
     let packed = OnceLock::new();
     let mut hash = Err(EncodeError::NotProven);
     let pack = || {
-        let packed =
-            packing::pack_streams(&streams, MemberKind::Wal, choices, level, unhashed.len)?;
+        let packed = packing::pack_streams(&streams, kind, choices, level, unhashed.len)?;
         let proven = packed.map(|body| Packed::proven(body, &unhashed, &streams));
         proven.transpose()
     };
@@ -50,7 +52,7 @@ pub fn encode_part(
         &|| {
             packed.get_or_init(pack);
         },
-        &mut || hash = replay(&streams, &unhashed.identity, input),
+        &mut || hash = replay(&streams, &unhashed, input),
     );
     let packed = packed.into_inner().unwrap_or(Err(EncodeError::NotProven));
     match (packed?, hash?) {
@@ -61,13 +63,14 @@ pub fn encode_part(
 
 /// What a member's header says besides the hash.
 struct Unhashed {
+    kind: MemberKind,
     identity: WalIdentity,
     len: usize,
 }
 
 impl Unhashed {
     fn write(&self, body: &Body, hash: blake3::Hash) -> Vec<u8> {
-        container::write_member(self.len, hash, MemberKind::Wal, Some(self.identity), body)
+        container::write_member(self.len, hash, self.kind, Some(self.identity), body)
     }
 }
 
@@ -80,7 +83,7 @@ struct Packed {
 impl Packed {
     fn proven(body: Body, header: &Unhashed, streams: &[Filled]) -> Result<Packed, EncodeError> {
         let unhashed = header.write(&body, NO_HASH);
-        match unpacks_to(&unhashed, &header.identity, streams) {
+        match unpacks_to(&unhashed, header, streams) {
             Ok(true) => Ok(Packed { body, unhashed }),
             _ => Err(EncodeError::NotProven),
         }
@@ -126,17 +129,22 @@ pub fn of_file(input: Input<'_>, file: Vec<u8>) -> Result<Vec<u8>, EncodeError> 
 /// Makes the original of streams and compares it with the input; returns its hash.
 fn replay(
     streams: &[Filled],
-    identity: &WalIdentity,
+    claimed: &Unhashed,
     input: Input<'_>,
 ) -> Result<blake3::Hash, EncodeError> {
     let mut expected = Expected::new(input);
     let mut original = Original::new(&mut expected);
-    let replayed = member::segment_header(identity, input.len() as u64, FormatVersion::CURRENT)
-        .map_err(Into::into)
-        .and_then(|segment| {
-            let reader = StreamReader::of_filled(streams);
-            segment::decode(reader, segment, input.len(), None, &mut original)
-        });
+    let mut own = member::own_pages(claimed.kind, input.len());
+    let replayed = member::segment_header(
+        &claimed.identity,
+        input.len() as u64,
+        FormatVersion::CURRENT,
+    )
+    .map_err(Into::into)
+    .and_then(|segment| {
+        let reader = StreamReader::of_filled(streams);
+        segment::decode(reader, segment, input.len(), own.as_mut(), &mut original)
+    });
     let hash = original.finish();
     match (replayed, hash) {
         (Ok(()), Ok((_, hash))) if expected.is_complete() => Ok(hash.into()),
@@ -145,17 +153,14 @@ fn replay(
 }
 
 /// Whether a member claims to be this segment, and a decoder finds the streams in it.
-fn unpacks_to(
-    member: &[u8],
-    identity: &WalIdentity,
-    streams: &[Filled],
-) -> Result<bool, DecodeError> {
+fn unpacks_to(member: &[u8], claimed: &Unhashed, streams: &[Filled]) -> Result<bool, DecodeError> {
     let header = Header::read(member)?;
     let body = member.get(header.header_len..).unwrap_or_default();
     let is_whole = header.member_len == member.len() as u64;
     if !is_whole
         || header.version != FormatVersion::CURRENT
-        || header.identity.as_ref() != Some(identity)
+        || header.kind != claimed.kind
+        || header.identity != Some(claimed.identity)
     {
         return Ok(false);
     }
@@ -183,13 +188,18 @@ mod tests {
         writer.into_streams()
     }
 
-    fn identity(timeline: u32) -> WalIdentity {
-        WalIdentity {
+    fn claimed(timeline: u32) -> Unhashed {
+        let identity = WalIdentity {
             page_magic: 0xD110,
             system_id: walzip_pgformat::SystemId(7),
             timeline: walzip_pgformat::TimelineId(timeline),
             start: walzip_pgformat::Lsn(16 << 20),
             segment_size: 16 << 20,
+        };
+        Unhashed {
+            kind: MemberKind::Wal,
+            identity,
+            len: 16 << 20,
         }
     }
 
@@ -199,22 +209,25 @@ mod tests {
         let (level, choices) = (Level::MIN, packing::choices(Level::MIN));
         let body = packing::pack_streams(&streams(3), MemberKind::Wal, choices, level, 16 << 20);
         let body = body.unwrap().unwrap();
-        let hash = blake3::hash(b"");
-        let member =
-            container::write_member(16 << 20, hash, MemberKind::Wal, Some(identity(1)), &body);
-        assert_eq!(unpacks_to(&member, &identity(1), &streams(3)), Ok(true));
-        assert_eq!(unpacks_to(&member, &identity(1), &streams(4)), Ok(false));
-        assert_eq!(unpacks_to(&member, &identity(1), &[]), Ok(false));
-        assert_eq!(unpacks_to(&member, &identity(2), &streams(3)), Ok(false));
+        let member = claimed(1).write(&body, blake3::hash(b""));
+        let alone = Unhashed {
+            kind: MemberKind::WalAlone,
+            ..claimed(1)
+        };
+        assert_eq!(unpacks_to(&member, &claimed(1), &streams(3)), Ok(true));
+        assert_eq!(unpacks_to(&member, &claimed(1), &streams(4)), Ok(false));
+        assert_eq!(unpacks_to(&member, &claimed(1), &[]), Ok(false));
+        assert_eq!(unpacks_to(&member, &claimed(2), &streams(3)), Ok(false));
+        assert_eq!(unpacks_to(&member, &alone, &streams(3)), Ok(false));
         let mut damaged = member.clone();
         *damaged.last_mut().unwrap() ^= 1;
-        assert!(unpacks_to(&damaged, &identity(1), &streams(3)).is_err());
+        assert!(unpacks_to(&damaged, &claimed(1), &streams(3)).is_err());
     }
 
     #[test]
     fn streams_that_make_no_segment_are_no_proof() {
         let input = vec![0; 16 << 20];
-        let replayed = replay(&streams(3), &identity(1), input.as_slice().into());
+        let replayed = replay(&streams(3), &claimed(1), input.as_slice().into());
         assert!(matches!(replayed, Err(EncodeError::NotProven)));
     }
 
@@ -228,13 +241,7 @@ mod tests {
             body.unwrap().unwrap()
         };
         let hash = blake3::hash(b"");
-        let member = |body, hash, timeline| {
-            let header = Unhashed {
-                identity: identity(timeline),
-                len: 16 << 20,
-            };
-            header.write(body, hash)
-        };
+        let member = |body, hash, timeline| claimed(timeline).write(body, hash);
         let (body, other) = (pack(3), pack(4));
         let unhashed = member(&body, NO_HASH, 1);
         let is_same = |member: &[u8]| differs_in_hash(member, &unhashed, hash);
@@ -250,8 +257,8 @@ mod tests {
         let segment = include_bytes!("../tests/inputs/pg15_gin_keys").as_slice();
         let header = SegmentHeader::read(segment).unwrap();
         let encode = |run_both| {
-            let choices = packing::choices(Level::MIN);
-            encode_part(segment.into(), &header, Level::MIN, choices, run_both)
+            let how = (Level::MIN, packing::choices(Level::MIN));
+            encode_part(segment.into(), &header, MemberKind::Wal, how, run_both)
         };
         assert!(encode(run_in_turn).unwrap().is_some());
         let not_proven: [RunBoth; 3] = [|_, _| (), |beside, _| beside(), |_, here| here()];

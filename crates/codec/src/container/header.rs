@@ -33,6 +33,9 @@ pub enum MemberKind {
     /// The streams of a chunk of an index that is told from the rows of its table, which the decoder
     /// is given.
     IndexPages = 5,
+    /// The streams of a WAL segment or of a part of one that is told from the pages that it has itself:
+    /// as [`MemberKind::WalAfter`], after no WAL.
+    WalAlone = 6,
 }
 
 impl MemberKind {
@@ -45,6 +48,7 @@ impl MemberKind {
             3 if format.has_pages() => Some(MemberKind::Differences),
             4 if format.has_history() => Some(MemberKind::WalAfter),
             5 if format.has_index_pages() => Some(MemberKind::IndexPages),
+            6 if format.has_own_pages() => Some(MemberKind::WalAlone),
             _ => None,
         }
     }
@@ -66,7 +70,9 @@ impl MemberKind {
         };
         match self {
             MemberKind::Foreign => original_len,
-            MemberKind::Wal | MemberKind::WalAfter => streams_of(CONTENT_EXPANSION_MAX),
+            MemberKind::Wal | MemberKind::WalAfter | MemberKind::WalAlone => {
+                streams_of(CONTENT_EXPANSION_MAX)
+            }
             MemberKind::Pages | MemberKind::Differences | MemberKind::IndexPages => {
                 streams_of(CHUNK_EXPANSION_MAX)
             }
@@ -76,7 +82,9 @@ impl MemberKind {
     /// Bytes that an original may have.
     pub fn original_len_max(self) -> usize {
         match self {
-            MemberKind::Foreign | MemberKind::Wal | MemberKind::WalAfter => MEMBER_LEN_MAX,
+            MemberKind::Foreign | MemberKind::Wal | MemberKind::WalAfter | MemberKind::WalAlone => {
+                MEMBER_LEN_MAX
+            }
             MemberKind::Pages | MemberKind::Differences | MemberKind::IndexPages => CHUNK_LEN_MAX,
         }
     }
@@ -196,7 +204,7 @@ impl Header {
         let (mut identity, mut base_hash) = (None, None);
         match kind {
             MemberKind::Foreign | MemberKind::Pages | MemberKind::IndexPages => {}
-            MemberKind::Wal | MemberKind::WalAfter => {
+            MemberKind::Wal | MemberKind::WalAfter | MemberKind::WalAlone => {
                 identity = WalIdentity::from_bytes(take(WalIdentity::LEN)?)
             }
             MemberKind::Differences => base_hash = take(BASE_HASH_LEN)?.first_chunk().copied(),

@@ -51,7 +51,7 @@ fn decoded(files: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, DecodeToError> {
     files.iter().map(decode).collect()
 }
 
-fn segments(name: &str) -> Vec<Vec<u8>> {
+pub fn segments(name: &str) -> Vec<Vec<u8>> {
     decoded(&golden(name)).expect("segments")
 }
 

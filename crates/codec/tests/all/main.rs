@@ -13,6 +13,7 @@ mod inputs;
 mod member_file;
 mod memory;
 mod names;
+mod own_pages;
 mod parts;
 mod readers;
 mod round_trip;

@@ -25,7 +25,7 @@ impl MemberFile {
         assert_eq!(references, references_of(kind));
         let hash = file[7..39].try_into().expect("32 bytes");
         let identity_len = match kind {
-            1 => 26,
+            1 | 6 => 26,
             // The hash of the base.
             3 => 32,
             _ => 0,

@@ -165,6 +165,7 @@ fn the_limits_are_those_of_the_table() {
         ("BINS_MAX", limits::BINS_MAX as u64),
         ("BIN_ROWS_MAX", limits::BIN_ROWS_MAX as u64),
         ("HISTORY_PAGES_MAX", limits::HISTORY_PAGES_MAX as u64),
+        ("OWN_PAGES_FACTOR", limits::OWN_PAGES_FACTOR as u64),
         ("WINDOW_LOG_MAX", u64::from(limits::WINDOW_LOG_MAX)),
         ("HEADER_LEN_MAX", HEADER_LEN_MAX as u64),
     ];

@@ -13,6 +13,7 @@ use walzip_replay::{
 use super::forms::{Form, FormKey};
 use crate::fast_hash::FastHash;
 use crate::format_version::FormatVersion;
+use crate::limits::OWN_PAGES_FACTOR;
 use crate::model::index::known_table::KnownTable;
 use crate::model::pages::recreation::Recreation;
 
@@ -37,6 +38,8 @@ pub struct History {
     tables: IndexTables,
     /// Whether they are learned from the records that come now.
     learns_tables: bool,
+    /// Pages that are kept, if the format allows more.
+    pages_max: usize,
 }
 
 /// What is known besides pages.
@@ -65,6 +68,7 @@ impl Default for History {
             learns_leaves: false,
             tables: IndexTables::default(),
             learns_tables: false,
+            pages_max: usize::MAX,
         }
     }
 }
@@ -78,6 +82,14 @@ impl std::fmt::Debug for History {
 }
 
 impl History {
+    /// Knows of no WAL before a member with so many bytes of it, which is told from its own pages.
+    pub fn of_own_pages(original_len: usize) -> History {
+        History {
+            pages_max: (original_len / PAGE_SIZE * OWN_PAGES_FACTOR).max(1),
+            ..History::default()
+        }
+    }
+
     /// BLAKE3 of all that is known.
     pub fn hash(&self) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new();
@@ -126,7 +138,8 @@ impl History {
 
     /// A segment, or a part of one, begins, encoded in this format.
     pub fn begin(&mut self, header: &SegmentHeader, format: FormatVersion) {
-        self.cache.allow(format.history_pages_max());
+        let pages_max = format.history_pages_max().min(self.pages_max);
+        self.cache.allow(pages_max);
         self.cache.evict_by(format.eviction());
         self.learns_leaves = format.has_leaf_blocks();
         self.learns_tables = format.has_known_rows();
