@@ -13,7 +13,7 @@ use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::Repository;
 
 use crate::archived_wal::ArchivedWal;
-use crate::backup_record::BackupRecord;
+use crate::backup_record::{BackupRecord, Moment};
 use crate::error::ArchiveError;
 use crate::other_branch::OtherBranch;
 use crate::packs::is_damage;
@@ -23,12 +23,31 @@ use crate::wal_times::SegmentTimes;
 /// How many segments are searched for the beginning of a timeline; an expiry keeps them.
 pub(crate) const BEGINNING_SEGMENTS: usize = 2;
 
+/// What a backup says of branches.
+pub(crate) trait BranchBackup {
+    /// Where it ended.
+    fn stop(&self) -> Moment;
+    /// Whether it is worth nothing without a segment.
+    fn requires(&self, segment: SegmentName) -> bool;
+}
+
+impl BranchBackup for BackupRecord {
+    fn stop(&self) -> Moment {
+        self.stop
+    }
+
+    fn requires(&self, segment: SegmentName) -> bool {
+        let mut ranges = self.required_wal.iter();
+        ranges.any(|range| range.first_segment <= segment && segment <= range.last_segment)
+    }
+}
+
 /// Everything that tells one branch from another.
-pub(crate) struct Branches<'a> {
+pub(crate) struct Branches<'a, B> {
     pub(crate) repository: &'a Repository,
     pub(crate) timelines: &'a Timelines,
     pub(crate) wal: &'a ArchivedWal,
-    pub(crate) backups: &'a [BackupRecord],
+    pub(crate) backups: &'a [B],
 }
 
 /// Until when a timeline is known to have been written to.
@@ -54,7 +73,7 @@ pub(crate) struct Choice {
     pub(crate) superseded: Vec<OtherBranch>,
 }
 
-impl Branches<'_> {
+impl<B: BranchBackup> Branches<'_, B> {
     /// Chooses among `candidates`; with a moment, among those that were born by then. Nothing
     /// where no candidate has WAL or a backup.
     pub(crate) async fn choose(
@@ -114,7 +133,7 @@ impl Branches<'_> {
             || self
                 .backups
                 .iter()
-                .any(|backup| backup.stop.timeline == timeline)
+                .any(|backup| backup.stop().timeline == timeline)
     }
 
     /// When a timeline left its parent, by its own first record. `None` for one without a parent,
@@ -148,11 +167,7 @@ impl Branches<'_> {
     fn own_from(&self, timeline: TimelineId, left_at: Lsn) -> Result<SegmentName, ArchiveError> {
         let number = self.wal.number_at(left_at);
         let first = self.wal.name(timeline, number)?;
-        let is_needed = self
-            .backups
-            .iter()
-            .flat_map(|backup| &backup.required_wal)
-            .any(|range| range.first_segment <= first && first <= range.last_segment);
+        let is_needed = self.backups.iter().any(|backup| backup.requires(first));
         self.wal.name(timeline, number + u64::from(is_needed))
     }
 
@@ -165,14 +180,18 @@ impl Branches<'_> {
         since: Option<Timestamp>,
     ) -> Result<Life, ArchiveError> {
         let backed_up = self.backed_up(timeline, from);
-        let numbers = self.wal.numbers_from(timeline, self.wal.number_at(from));
-        for number in numbers.rev() {
+        let first = self.wal.number_at(from);
+        for number in self.wal.numbers_from(timeline, first).rev() {
             let segment = self.wal.name(timeline, number)?;
             let Some(times) = readable(SegmentTimes::read(self.repository, segment).await)? else {
                 return Ok(Life::Unknown);
             };
             if let Some(commit) = times.last_commit(from) {
                 return Ok(backed_up.max(Life::Until(commit)));
+            }
+            // What the segment in question has besides was written before the point.
+            if number == first {
+                break;
             }
             // What comes before this segment is older still.
             match (times.earliest_written(), since) {
@@ -187,11 +206,9 @@ impl Branches<'_> {
     }
 
     fn backed_up(&self, timeline: TimelineId, from: Lsn) -> Life {
-        let of_timeline = self
-            .backups
-            .iter()
-            .filter(|backup| backup.stop.timeline == timeline && backup.stop.lsn > from);
-        let last = of_timeline.map(|backup| backup.stop.time).max();
+        let stops = self.backups.iter().map(BranchBackup::stop);
+        let of_timeline = stops.filter(|stop| stop.timeline == timeline && stop.lsn > from);
+        let last = of_timeline.map(|stop| stop.time).max();
         last.map_or(Life::Over, Life::Until)
     }
 }

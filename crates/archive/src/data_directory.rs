@@ -33,6 +33,7 @@ use crate::backup_files::{
 };
 use crate::error::ArchiveError;
 use crate::indexed_tables::{self, IndexedTable};
+use crate::needed_paths::is_needed;
 use crate::progress::Progress;
 use crate::replication::BackupTablespace;
 
@@ -286,6 +287,9 @@ impl Copying<'_> {
         }
         if metadata.is_file() {
             return self.file(entry, path, sink);
+        }
+        if is_needed(&entry.name()) {
+            return Err(ArchiveError::NeededLink(path.display().to_string()));
         }
         tracing::warn!(
             "{} is no file and no directory, and is left out",

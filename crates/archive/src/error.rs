@@ -100,6 +100,11 @@ pub enum ArchiveError {
     #[error("{0}")]
     AmongClusterFiles(String),
 
+    /// A directory or a file of the cluster was replaced by a link, or by something else that no backup
+    /// contains.
+    #[error("{0} is no file and no directory, and the cluster is not whole without it")]
+    NeededLink(String),
+
     /// The archive has other content under this name. Nothing was changed.
     #[error("{name} is in the archive already, with different content")]
     Duplicate {

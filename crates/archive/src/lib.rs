@@ -42,6 +42,7 @@ mod indexed_tables;
 pub mod info;
 pub mod init;
 pub mod members;
+mod needed_paths;
 mod neighbours;
 mod other_branch;
 mod own_history;

@@ -177,6 +177,9 @@ const WRONG_PAGES: &str = "No backup was made. The warnings name the first pages
      says more. Older backups may have them whole: keep those (walzip pin LABEL). \
      --no-verify-checksums takes a backup with the pages as they are.";
 
+const NEEDED_LINK: &str = "No backup was made: it would lack what the link leads to. Stop the server, and move that back into the \
+     place of the link. What is to lie on another disk goes into a tablespace (ALTER DATABASE ... SET TABLESPACE).";
+
 /// The test `majors` holds these against the majors that walzip knows.
 const PGDATA_MAJORS: &str = "Is --pgdata a data directory of PostgreSQL 13 to 19?";
 
@@ -245,6 +248,7 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             kind => (kind, (kind == Kind::Damaged).then_some(DAMAGED)),
         },
         ArchiveError::WrongPages(_) => (Kind::FileInvalid, Some(WRONG_PAGES)),
+        ArchiveError::NeededLink(_) => (Kind::FileInvalid, Some(NEEDED_LINK)),
         ArchiveError::NoFile(_) => (Kind::FileMissing, None),
         ArchiveError::Damaged { .. } => (Kind::Damaged, Some(DAMAGED)),
         ArchiveError::Encode { .. } => (

@@ -216,6 +216,7 @@ impl Decision {
         ClusterPlan {
             cluster: name,
             superseded: is_superseded,
+            competing: facts.competing.iter().map(|timeline| timeline.0).collect(),
             removed_wal: parts(&sorted.removed),
             kept_wal: sorted.kept,
             removed_aside: match asks_for_aside {

@@ -1,12 +1,15 @@
 //! What retention is decided by, as plain data.
 
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
+use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{AsideLabel, BackupLabel, BackupType, ClusterIdentity, PackName, WalEntry};
 
 use crate::backup_record::Moment;
+use crate::branches::BranchBackup;
 use crate::timelines::Timelines;
 
 /// Everything in a repository.
@@ -26,6 +29,9 @@ pub(crate) struct ClusterFacts {
     /// The packs that hold some of it.
     pub(crate) packs: Vec<PackName>,
     pub(crate) timelines: Timelines,
+    /// Timelines that went on at the same time, of which a restore asks which is meant; none where that is
+    /// known.
+    pub(crate) competing: BTreeSet<TimelineId>,
     pub(crate) aside: Vec<(AsideLabel, Vec<WalEntry>)>,
     pub(crate) packs_aside: Vec<(AsideLabel, PackName)>,
 }
@@ -81,6 +87,16 @@ impl Finished {
     /// another store is as young as the copy.
     pub(crate) fn finished_by(&self) -> Timestamp {
         self.stop.time.max(self.described)
+    }
+}
+
+impl BranchBackup for &Finished {
+    fn stop(&self) -> Moment {
+        self.stop
+    }
+
+    fn requires(&self, segment: SegmentName) -> bool {
+        self.required.contains(&segment)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Which branches of a cluster's history are alive, so that a retention is counted along each.
 //!
 //! A restored copy that archives into the same repository must not push the backups of production
-//! out of it, and after a failover the old timeline must not keep its own for ever.
+//! out of it, and after a failover the old timeline must not keep its own for ever. Where a restore would
+//! ask which of two timelines is meant, both are alive.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ struct Activity {
     last: Timestamp,
 }
 
-/// A timeline that was not left for one that came after it.
+/// A timeline that was not left for one that came after it, or of which that is not certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) timeline: TimelineId,
@@ -38,7 +39,9 @@ pub(super) fn heads(facts: &ClusterFacts, own: &[&Finished]) -> Vec<Head> {
     };
     let mut heads: Vec<Head> = activities
         .iter()
-        .filter(|&(&timeline, activity)| !is_left(timeline, activity.last))
+        .filter(|&(&timeline, activity)| {
+            facts.competing.contains(&timeline) || !is_left(timeline, activity.last)
+        })
         .map(|(&timeline, activity)| Head {
             timeline,
             last: activity.last,

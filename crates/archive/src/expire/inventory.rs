@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use walzip_pgformat::TimelineId;
 use walzip_repo::layout::{BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PINNED};
 use walzip_repo::{BackupLabel, ClusterIdentity, LabelObject, RepoError, Repository, WalEntry};
 
 use super::facts::{ClusterFacts, Finished, Inventory, LabelFacts, LabelState, time_of};
+use crate::archived_wal::ArchivedWal;
 use crate::backup_record::{BackupRecord, of_another};
+use crate::branches::Branches;
 use crate::error::ArchiveError;
 use crate::read_each::read_each;
 use crate::timelines::Timelines;
@@ -27,7 +30,44 @@ pub(super) async fn read(repository: &Repository) -> Result<Inventory, ArchiveEr
     let labels = read_each(listed, read).await;
     inventory.labels = labels.into_iter().collect::<Result<_, _>>()?;
     note_missing_references(&mut inventory.labels);
+    for (part, facts) in parts.iter().zip(&mut inventory.clusters) {
+        facts.competing = competing(part, facts, &inventory.labels).await?;
+    }
     Ok(inventory)
+}
+
+/// Timelines that went on at the same time, as a restore finds them out: by commits and backups.
+async fn competing(
+    part: &Repository,
+    facts: &ClusterFacts,
+    labels: &[LabelFacts],
+) -> Result<BTreeSet<TimelineId>, ArchiveError> {
+    let finished = labels.iter().filter_map(LabelFacts::finished);
+    let backups: Vec<&Finished> = finished
+        .filter(|finished| finished.cluster == facts.cluster)
+        .collect();
+    let Some(newest) = backups.last() else {
+        return Ok(BTreeSet::new());
+    };
+    let wal = ArchivedWal::of(&facts.wal, newest.segment_size_bytes);
+    let mut candidates: BTreeSet<TimelineId> = wal.timelines().collect();
+    candidates.extend(backups.iter().map(|backup| backup.stop.timeline));
+    if candidates.len() < 2 {
+        return Ok(BTreeSet::new());
+    }
+    let branches = Branches {
+        repository: part,
+        timelines: &facts.timelines,
+        wal: &wal,
+        backups: &backups,
+    };
+    let candidates: Vec<TimelineId> = candidates.into_iter().collect();
+    let choice = branches.choose(&candidates, None).await?;
+    let Some(choice) = choice.filter(|choice| !choice.competing.is_empty()) else {
+        return Ok(BTreeSet::new());
+    };
+    let others = choice.competing.iter().map(|other| other.timeline);
+    Ok(others.chain([choice.timeline]).collect())
 }
 
 async fn cluster(part: &Repository) -> Result<ClusterFacts, ArchiveError> {
@@ -48,6 +88,7 @@ async fn cluster(part: &Repository) -> Result<ClusterFacts, ArchiveError> {
         wal,
         packs: listing.packs.into_iter().map(|pack| pack.name).collect(),
         timelines,
+        competing: BTreeSet::new(),
         aside,
         packs_aside,
     })

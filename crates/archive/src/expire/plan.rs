@@ -126,6 +126,8 @@ pub struct ClusterPlan {
     pub cluster: String,
     /// An older cluster of which nothing is retained, because the newest one fulfils the retention.
     pub superseded: bool,
+    /// Timelines that went on at the same time: the retention is kept along each.
+    pub competing: Vec<u32>,
     /// The WAL that is removed, in the order of its removal.
     pub removed_wal: Vec<WalPart>,
     /// The WAL that is kept, by the reasons.
@@ -368,6 +370,7 @@ mod tests {
             clusters: vec![ClusterPlan {
                 cluster: "15-7".to_owned(),
                 superseded: false,
+                competing: Vec::new(),
                 removed_wal: vec![WalPart {
                     timeline: 1,
                     first: "a".to_owned(),

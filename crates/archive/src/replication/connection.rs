@@ -16,6 +16,7 @@ use walzip_pgformat::{Lsn, SystemId, TimelineId};
 use super::settings::{ConnectionSettings, Host};
 use super::tls::{self, Secured, Session, Way};
 use super::{ServerError, SqlError, TlsFault};
+use crate::needed_paths::is_needed;
 
 /// No message of this protocol needs more; a length beyond it is damage or not PostgreSQL.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -297,7 +298,11 @@ impl Connection {
         match message {
             Message::NoticeResponse(body) => {
                 let notice = SqlError::read(body.fields()).map_err(malformed)?;
-                // Such as that a base backup leaves out a link in the data directory.
+                if let Some(path) = notice.left_out_of_backup()
+                    && is_needed(path.as_bytes())
+                {
+                    return Err(ServerError::NeededLink(path.to_owned()));
+                }
                 match notice.severity.as_str() {
                     "WARNING" => tracing::warn!("the server warns: {}", notice.message),
                     _ => tracing::debug!(server = %self.address, "{}", notice.message),

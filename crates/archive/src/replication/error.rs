@@ -90,6 +90,9 @@ pub enum ServerError {
     /// The server sent something that has no place in the protocol.
     #[error("unexpected answer from the server: {0}")]
     Protocol(String),
+    /// The server leaves out of a backup what the cluster is not whole without.
+    #[error("{0} is no file and no directory, and the cluster is not whole without it")]
+    NeededLink(String),
     /// The server reported an error.
     #[error(transparent)]
     Sql(#[from] SqlError),
@@ -173,6 +176,8 @@ pub struct SqlError {
     pub detail: Option<String>,
     /// The hint, if any.
     pub hint: Option<String>,
+    /// The function of the server that said it.
+    pub routine: Option<String>,
 }
 
 impl SqlError {
@@ -188,10 +193,27 @@ impl SqlError {
                 b'M' => error.message = value,
                 b'D' => error.detail = Some(value),
                 b'H' => error.hint = Some(value),
+                b'R' => error.routine = Some(value),
                 _ => {}
             }
         }
         Ok(error)
+    }
+
+    /// What a base backup leaves out, by its path in the data directory: `skipping special file
+    /// "./base/16384"`, in the server's language (`sendDir`, src/backend/backup/basebackup.c, before 15
+    /// src/backend/replication/basebackup.c).
+    pub(super) fn left_out_of_backup(&self) -> Option<&str> {
+        if self.routine.as_deref() != Some("sendDir") {
+            return None;
+        }
+        let (at, skipped) = match self.message.find("./") {
+            Some(at) => (at, 2),
+            None => (self.message.find("pg_tblspc/")?, 0),
+        };
+        let path = self.message.get(at + skipped..)?;
+        // Whatever quotes the path in that language.
+        Some(path.trim_end_matches(|end: char| !end.is_alphanumeric()))
     }
 }
 
@@ -235,5 +257,34 @@ mod tests {
         let long = printable(&vec![b'x'; 2 * TEXT_MAX]);
         assert!(long.len() == TEXT_MAX + 4 && long.ends_with("x ..."));
         assert_eq!(printable(&vec![b'x'; TEXT_MAX]).len(), TEXT_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_leaves_out_of_a_backup_is_named_in_any_language() {
+        let warning = |routine: &str, message: &str| SqlError {
+            message: message.to_owned(),
+            routine: Some(routine.to_owned()),
+            ..SqlError::default()
+        };
+        for (message, path) in [
+            ("skipping special file \"./base/16384\"", "base/16384"),
+            ("überspringe besondere Datei »./pg_xact«", "pg_xact"),
+            (
+                "skipping special file \"pg_tblspc/1/PG_16_2/5\"",
+                "pg_tblspc/1/PG_16_2/5",
+            ),
+        ] {
+            assert_eq!(warning("sendDir", message).left_out_of_backup(), Some(path));
+            assert_eq!(warning("sendFile", message).left_out_of_backup(), None);
+        }
+        assert_eq!(
+            warning("sendDir", "something else").left_out_of_backup(),
+            None
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use walzip_archive::replication::{ServerError, TlsFault};
 
-use super::{KindAndHint, WRONG_PAGES};
+use super::{KindAndHint, NEEDED_LINK, WRONG_PAGES};
 use crate::exit_code::Kind;
 
 /// A role may not do what it was asked to (utils/errcodes.txt).
@@ -45,6 +45,7 @@ pub(super) fn kind_and_hint(error: &ServerError) -> KindAndHint {
             ),
         ),
         ServerError::Protocol(_) => (Kind::Protocol, None),
+        ServerError::NeededLink(_) => (Kind::FileInvalid, Some(NEEDED_LINK)),
         // Class 28: invalid authorization.
         ServerError::Sql(error) if error.sqlstate.starts_with("28") => (
             Kind::Access,

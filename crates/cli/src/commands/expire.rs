@@ -286,6 +286,15 @@ fn write_cluster(f: &mut fmt::Formatter<'_>, cluster: &ClusterPlan, remove: &str
             cluster.cluster
         )?;
     }
+    if !cluster.competing.is_empty() {
+        let timelines: Vec<String> = cluster.competing.iter().map(u32::to_string).collect();
+        writeln!(
+            f,
+            "timelines {} went on at the same time, and which of them is production is not known: the retention is \
+             kept along each. \"walzip timeline set-aside\" moves away the one that is not",
+            timelines.join(" and ")
+        )?;
+    }
     Ok(())
 }
 

@@ -147,6 +147,7 @@ impl Life {
             },
             wal: Vec::new(),
             timelines: Timelines::default(),
+            competing: BTreeSet::new(),
             aside: Vec::new(),
             packs: Vec::new(),
             packs_aside: Vec::new(),
@@ -332,8 +333,17 @@ impl Life {
         for _ in 0..random.below(4) {
             self.back_up(random);
         }
-        self.trees[cluster].current = production;
-        self.write(random);
+        let copy = std::mem::replace(&mut self.trees[cluster].current, production);
+        // Production may write nothing for a while.
+        if random.chance(50) {
+            self.write(random);
+        }
+        // Their commits may tell that both went on.
+        if random.chance(50) {
+            let lines = &self.trees[cluster].lines;
+            let both = [production, copy].map(|line| TimelineId(lines[line].id));
+            self.inventory.clusters[cluster].competing.extend(both);
+        }
     }
 
     fn branch(&mut self, cluster: usize, from: usize, number: u64, random: &mut Random) {

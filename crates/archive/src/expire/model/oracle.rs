@@ -52,6 +52,7 @@ impl<'a> Oracle<'a> {
             let tree = &self.life.trees[number];
             if !plan.superseded {
                 self.check_retention(facts, tree)?;
+                self.check_competing(facts, tree)?;
             } else {
                 self.check_superseded(facts)?;
             }
@@ -149,6 +150,29 @@ impl<'a> Oracle<'a> {
             }
             if of.stop.time.max(of.described) <= cutoff {
                 break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Of each timeline that may be the one that is meant, the newest backup has to stay.
+    fn check_competing(&self, facts: &ClusterFacts, tree: &Tree) -> Checked {
+        if tree.has_lost_history {
+            return Ok(());
+        }
+        for &timeline in &facts.competing {
+            let goal = tree.index(timeline);
+            let leads = |(_, of): &Own<'_>| {
+                let line = tree.index(of.stop.timeline);
+                tree.leads(goal, line, of.stop.lsn.0) && of.fault.is_none()
+            };
+            let serving = self.own(facts).into_iter().filter(leads);
+            let newest = serving.max_by_key(|(label, of)| (of.start.time, label.name()));
+            if let Some((label, _)) = newest.filter(|(label, _)| self.goes(label)) {
+                return Err(format!(
+                    "{} is the newest of timeline {timeline}",
+                    label.label
+                ));
             }
         }
         Ok(())

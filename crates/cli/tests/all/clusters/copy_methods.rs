@@ -276,6 +276,41 @@ fn a_damaged_page_of_the_cluster_is_found_and_no_backup_is_made() {
     );
 }
 
+/// Somebody has moved a database, or what says which transactions are committed, to another disk.
+#[test]
+fn what_was_replaced_by_a_link_makes_no_backup() {
+    let Some(site) = Site::new(16) else { return };
+    let primary = primary(&site);
+    primary.sql("CREATE DATABASE moved");
+    let oid = primary.sql("SELECT oid FROM pg_database WHERE datname = 'moved'");
+    for (number, name) in [format!("base/{oid}"), "pg_xact".to_owned()]
+        .iter()
+        .enumerate()
+    {
+        primary.stop();
+        let (place, elsewhere) = (
+            primary.data().join(name),
+            site.path(&format!("elsewhere{number}")),
+        );
+        fs::rename(&place, &elsewhere).expect("moved");
+        std::os::unix::fs::symlink(&elsewhere, &place).expect("linked");
+        primary.start(&[]);
+        for method in ["server", "files"] {
+            let mut backup = primary.walzip(&["backup", "--copy-method", method]);
+            let output = backup.output().expect("walzip runs");
+            let told = said(&output);
+            assert_eq!(output.status.code(), Some(FILE_INVALID), "{told}");
+            assert!(told.contains(&format!("{name} is no file")), "{told}");
+            assert!(told.contains("SET TABLESPACE"), "{told}");
+        }
+        primary.stop();
+        fs::remove_file(&place).expect("removed");
+        fs::rename(&elsewhere, &place).expect("moved back");
+        primary.start(&[]);
+    }
+    assert_eq!(listed_backups(&site), 0);
+}
+
 /// PostgreSQL replays the move by copying a directory that the backup may not have.
 #[test]
 fn a_database_that_is_moved_meanwhile_makes_no_backup() {
