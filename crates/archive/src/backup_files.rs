@@ -13,6 +13,10 @@ pub(crate) const CONTROL_FILE: &str = "global/pg_control";
 /// Says where recovery starts.
 pub(crate) const BACKUP_LABEL: &str = "backup_label";
 
+/// An empty file in the directory of a database that a restore has left out. It goes when the database is
+/// dropped; no backup is made as long as it is there.
+pub(crate) const LEFT_OUT: &str = "walzip_left_out";
+
 /// Where the links of tablespaces are.
 pub(crate) const TABLESPACE_LINKS: &str = "pg_tblspc";
 

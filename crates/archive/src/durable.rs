@@ -7,9 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 
 use crate::error::ArchiveError;
 use crate::regular_file;
+
+/// So many temporary files of one name are used at a time, before each process makes its own.
+const TEMPORARIES_MAX: u32 = 4;
 
 /// The name under which a file is written that gets this name.
 pub(crate) fn temporary_name(name: &str) -> String {
@@ -76,8 +80,8 @@ struct Temporary {
 
 impl Temporary {
     /// Its name is always the same, so that what a killed process left behind is used again
-    /// instead of being joined by another. When somebody else is using it, or a file system has
-    /// no locks to tell, the name is this process's own.
+    /// instead of being joined by another. When somebody else is using it, it is the next of a few. Where
+    /// all are used, or a file system has no locks to tell, the name is this process's own.
     fn beside(path: &Path) -> Result<Temporary, ArchiveError> {
         let Some(name) = path.file_name() else {
             return Err(ArchiveError::Request(format!(
@@ -86,11 +90,18 @@ impl Temporary {
             )));
         };
         let name = name.to_string_lossy();
-        let usual = parent(path).join(temporary_name(&name));
-        let file = open(&usual)?;
-        let is_locked = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if is_locked && is_at(&file, &usual) {
-            return Ok(Temporary { path: usual, file });
+        let usual = temporary_name(&name);
+        let others = (1..TEMPORARIES_MAX).map(|number| format!(".{name}.walzip-{number}.tmp"));
+        for shared in std::iter::once(usual).chain(others) {
+            let shared = parent(path).join(shared);
+            let file = open(&shared)?;
+            let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+            if locked.is_ok() && is_at(&file, &shared) {
+                return Ok(Temporary { path: shared, file });
+            }
+            if locked.is_err_and(|error| error != Errno::WOULDBLOCK) {
+                break;
+            }
         }
         let own = parent(path).join(format!(".{name}.walzip.{}.tmp", process::id()));
         Ok(Temporary {
@@ -264,6 +275,22 @@ mod tests {
         write_file(&path, b"content").expect("written");
         assert_eq!(fs::read(&path).expect("readable"), b"content");
         assert_eq!(names(directory.path()), ["RECOVERYXLOG"]);
+    }
+
+    /// Two at a time, both killed: the next two use what they have left.
+    #[test]
+    fn what_several_killed_processes_left_behind_is_used_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("RECOVERYXLOG");
+        let three = || [(); 3].map(|()| Temporary::beside(&path).expect("opened"));
+        drop(three());
+        let left = names(directory.path());
+        assert_eq!(left.len(), 3);
+        for _ in 0..3 {
+            let held = three();
+            assert_eq!(names(directory.path()), left);
+            drop(held);
+        }
     }
 
     #[test]

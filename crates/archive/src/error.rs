@@ -105,6 +105,10 @@ pub enum ArchiveError {
     #[error("{0} is no file and no directory, and the cluster is not whole without it")]
     NeededLink(String),
 
+    /// The cluster has a database without content, since a restore has left it out.
+    #[error("{0}: the restore of this cluster has left the database out, and it has no content")]
+    LeftOutDatabase(String),
+
     /// The archive has other content under this name. Nothing was changed.
     #[error("{name} is in the archive already, with different content")]
     Duplicate {

@@ -402,13 +402,24 @@ async fn check_history(
         found,
     };
     let segment = wal.name(timeline, first)?;
-    if first != wal.number_at(switch) {
+    let expected = wal.number_at(switch);
+    if first < expected {
         return Err(conflict(format!("with {segment}")));
     }
     let times = SegmentTimes::read(repository, segment).await?;
     match times.beginning(timeline) {
         Some(beginning) if beginning.is_right_after(switch) => Ok(()),
         Some(beginning) => Err(conflict(format!("at {}", beginning.lsn))),
+        // The server that has the history would never get rid of it.
+        None if first > expected => {
+            tracing::warn!(
+                "{} says that the timeline begins in {}, and {segment} is the first segment of it in the archive: \
+                 what is before it is missing, and that it is of the same timeline cannot be told",
+                WalFileName::History(timeline),
+                wal.name(timeline, expected)?
+            );
+            Ok(())
+        }
         None => Err(conflict(format!(
             "with {segment}, in which nothing says so"
         ))),

@@ -125,6 +125,10 @@ const RECOVERY_SETTINGS: &str = "SELECT name, coalesce(sourcefile, '') FROM pg_s
     'recovery_target_time', 'recovery_target_xid') AND setting <> '' \
     OR name = 'recovery_target_timeline' AND setting <> 'latest') ORDER BY name";
 
+/// A restore of some databases sets it, for the recovery that follows alone.
+const IGNORES_INVALID_PAGES: &str = "SELECT 1 FROM pg_settings WHERE NOT pending_restart \
+    AND name = 'ignore_invalid_pages' AND setting = 'on'";
+
 /// A standby that has the target of an old restore is promoted when it comes there, and one that has its
 /// timeline does not follow its primary.
 async fn warn_of_recovery_settings(sql: &mut Connection) -> Result<(), ServerError> {
@@ -139,6 +143,13 @@ async fn warn_of_recovery_settings(sql: &mut Connection) -> Result<(), ServerErr
                 true => format!("ALTER SYSTEM RESET {name};"),
                 false => format!("remove {name} from {file};"),
             },
+        );
+    }
+    if !sql.query(IGNORES_INVALID_PAGES).await?.is_empty() {
+        tracing::warn!(
+            "ignore_invalid_pages is on: a recovery from a crash would pass over damage. Was this cluster restored \
+             with --database? When the databases that were left out are dropped: ALTER SYSTEM RESET \
+             ignore_invalid_pages, and restart"
         );
     }
     if !ways.is_empty() {

@@ -223,7 +223,7 @@ pub async fn plan_put_back(
     }
     refuse_foreign_history(repository, label, (&entries, &packs)).await?;
     for entry in &entries {
-        if has_other(repository, label, &entry.name).await? {
+        if content::has_other(repository, label, &entry.name).await? {
             return Err(ArchiveError::Duplicate {
                 name: entry.name.clone(),
             });
@@ -245,8 +245,10 @@ pub async fn plan_put_back(
 pub async fn put_back(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {
     // A history first: it keeps others away from the number.
     for name in plan.names.iter().rev() {
-        let copied = repository.copy_back(plan.label, name).await;
-        copied.map_err(|error| conflict(error, name))?;
+        match repository.copy_back(plan.label, name).await {
+            Err(error) => unless_same(repository, plan.label, name, error).await?,
+            Ok(()) => {}
+        }
     }
     let (packs, aside) = (repository.packs(), repository.packs_aside(plan.label));
     for name in &plan.packs {
@@ -258,10 +260,27 @@ pub async fn put_back(repository: &Repository, plan: &Move) -> Result<(), Archiv
         removed.map_err(|error| conflict(error, &name.to_string()))?;
     }
     for name in &plan.names {
-        let removed = repository.remove_copied_back(plan.label, name).await;
-        removed.map_err(|error| conflict(error, name))?;
+        if let Err(error) = repository.remove_copied_back(plan.label, name).await {
+            unless_same(repository, plan.label, name, error).await?;
+            let names = std::slice::from_ref(name);
+            repository.remove_aside(plan.label, names).await?;
+        }
     }
     Ok(())
+}
+
+/// What was pushed again at another level, or by another walzip, is no hindrance.
+async fn unless_same(
+    repository: &Repository,
+    label: AsideLabel,
+    name: &str,
+    error: RepoError,
+) -> Result<(), ArchiveError> {
+    let is_there = matches!(error, RepoError::AlreadyExists { .. });
+    match is_there && !content::has_other(repository, label, name).await? {
+        true => Ok(()),
+        false => Err(conflict(error, name)),
+    }
 }
 
 async fn timelines_of(
@@ -534,33 +553,11 @@ async fn refuse_foreign_history(
             continue;
         }
         let is_there = StoredWal::get(repository, &entry.name).await?.is_some();
-        if !is_there || has_other(repository, label, &entry.name).await? {
+        if !is_there || content::has_other(repository, label, &entry.name).await? {
             return Err(ArchiveError::Duplicate { name: history });
         }
     }
     Ok(())
-}
-
-/// Whether the archive has something else under a name than what is set aside.
-async fn has_other(
-    repository: &Repository,
-    label: AsideLabel,
-    name: &str,
-) -> Result<bool, ArchiveError> {
-    let aside = repository.get_aside(label, name).await?;
-    match StoredWal::get(repository, name).await? {
-        None => Ok(false),
-        Some(StoredWal::Single(object)) => Ok(aside.as_ref() != Some(&object)),
-        // Somebody has packed what an interrupted move had left.
-        Some(packed) => {
-            let packed = packed.content_hash(name).await?;
-            let aside = match aside {
-                Some(object) => Some(StoredWal::Single(object).content_hash(name).await?),
-                None => None,
-            };
-            Ok(aside != Some(packed))
-        }
-    }
 }
 
 /// Whether a pack that is set aside is in the archive too.

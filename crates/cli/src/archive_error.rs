@@ -249,6 +249,13 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         },
         ArchiveError::WrongPages(_) => (Kind::FileInvalid, Some(WRONG_PAGES)),
         ArchiveError::NeededLink(_) => (Kind::FileInvalid, Some(NEEDED_LINK)),
+        ArchiveError::LeftOutDatabase(_) => (
+            Kind::OptionInvalid,
+            Some(
+                "No backup was made: it would take the place of one that has the database. Drop the database, \
+                 as the restore has said: its directory is named by its OID (SELECT oid, datname FROM pg_database).",
+            ),
+        ),
         ArchiveError::NoFile(_) => (Kind::FileMissing, None),
         ArchiveError::Damaged { .. } => (Kind::Damaged, Some(DAMAGED)),
         ArchiveError::Encode { .. } => (

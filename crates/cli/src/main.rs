@@ -19,6 +19,7 @@ mod each_repository;
 mod error;
 mod exit_code;
 mod filter;
+mod foreign_words;
 mod inspection;
 mod json;
 mod last_pushed;

@@ -112,6 +112,17 @@ impl Place {
 }
 
 impl Place {
+    /// Whether the other one leads to the same objects.
+    fn is_same(&self, other: &Place) -> bool {
+        let endpoints = |place: &Place| {
+            let settings = &place.settings;
+            let (s3, gcs) = (&settings.s3_endpoint, &settings.gcs_endpoint);
+            let (account, azure) = (&settings.azure_account, &settings.azure_endpoint);
+            [s3, gcs, account, azure].map(Clone::clone)
+        };
+        self.is_same_place(other) && endpoints(self) == endpoints(other)
+    }
+
     /// Whether nothing that leads to it depends on the current directory.
     pub fn has_whole_paths(&self) -> bool {
         let settings = &self.settings;
@@ -232,7 +243,10 @@ impl RepoArgs {
             let place = self.at(&text, is_one_of_several.then_some(number), own, timeout)?;
             Ok(self.of_file(place))
         };
-        numbers.into_iter().map(place).collect()
+        let places = numbers.into_iter().map(place);
+        let places = places.collect::<Result<Vec<Place>, CommandError>>()?;
+        refuse_the_same(&places)?;
+        Ok(places)
     }
 
     /// A repository by its place. If the file has it, its keys are valid. Otherwise the keys of a
@@ -314,6 +328,25 @@ impl RepoArgs {
 /// Whether a repository is named by its number. A directory of this name is `./2`.
 pub fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Two that are one would be taken for two copies, and what one of them keeps the other would remove.
+fn refuse_the_same(places: &[Place]) -> Result<(), CommandError> {
+    for (at, place) in places.iter().enumerate() {
+        let before = places.iter().take(at);
+        let Some(same) = before.rev().find(|before| before.is_same(place)) else {
+            continue;
+        };
+        let number = |place: &Place| place.number.unwrap_or(1);
+        let message = format!(
+            "repositories {} and {} of the configuration file are the same: {place}",
+            number(same),
+            number(place)
+        );
+        return Err(CommandError::new(Kind::Config, message)
+            .hint("Each key \"repo\", \"repo2\" and so on names a place of its own."));
+    }
+    Ok(())
 }
 
 /// The repositories of a file: `1, 2`.

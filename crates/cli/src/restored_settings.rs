@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use crate::shell;
+
 /// Configuration files include others to this depth, as PostgreSQL has it.
 const INCLUDES_MAX: usize = 10;
 /// No more files are read, and of each no more.
@@ -68,6 +70,23 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// A file in the restored cluster may say that its data are elsewhere: in the original.
+    pub fn warn_of_other_data(&self, directory: &Path) {
+        let Some(named) = self.get("data_directory").filter(|named| !named.is_empty()) else {
+            return;
+        };
+        let real = |path: &Path| path.canonicalize().ok();
+        let is_own = real(Path::new(named)).is_some_and(|named| Some(named) == real(directory));
+        if directory.join("postgresql.conf").exists() && !is_own {
+            let own = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+            let own = shell::word(&own.to_string_lossy());
+            tracing::warn!(
+                "its configuration has data_directory = {named:?}: the server uses that directory, and not this one. \
+                 Remove the line, or start it with: pg_ctl -D {own} -o \"-c data_directory={own}\" start"
+            );
+        }
     }
 
     /// A restored cluster has the original's standbys by name, and none of them follows it: what commits

@@ -7,6 +7,7 @@ use clap::{Command, Parser};
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
+use crate::foreign_words;
 
 /// Reads the command line: as `Few`, whose definition is small, if it is one of those, otherwise as `All`.
 /// Help and version are printed here, and end the program.
@@ -64,6 +65,7 @@ fn command_of<'a>(program: &'a Command, arguments: &[OsString]) -> (&'a Command,
 /// What the message says besides is taken out of it: what was meant, as a sentence.
 fn suggestion(error: &mut clap::Error) -> String {
     error.remove(ContextKind::Usage);
+    let foreign = foreign_word(error);
     let meant = [
         ContextKind::SuggestedSubcommand,
         ContextKind::SuggestedArg,
@@ -81,15 +83,34 @@ fn suggestion(error: &mut clap::Error) -> String {
         .map(|name| format!("\"{name}\""))
         .collect();
     let other = error.remove(ContextKind::Suggested);
+    if let Some(here) = foreign {
+        return format!("{here} ");
+    }
     if !names.is_empty() {
         return format!("Did you mean {}? ", names.join(" or "));
     }
     match other {
         Some(ContextValue::StyledStrs(tips)) => {
-            tips.iter().map(|tip| sentence(&tip.to_string())).collect()
+            let tips = tips.iter().map(ToString::to_string);
+            // Nobody who has mistyped an option wants it to be a file's name.
+            let useful = tips.filter(|tip| !tip.contains("as a value"));
+            useful.map(|tip| sentence(&tip)).collect()
         }
         _ => String::new(),
     }
+}
+
+/// What a command or an option is called here, where it is another program's.
+fn foreign_word(error: &clap::Error) -> Option<&'static str> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(name)) => Some(name.as_str()),
+        _ => None,
+    };
+    if let Some(name) = text(ContextKind::InvalidSubcommand) {
+        return foreign_words::command(name);
+    }
+    let option = text(ContextKind::InvalidArg)?.split('=').next()?;
+    (error.kind() == ErrorKind::UnknownArgument).then(|| foreign_words::option(option))?
 }
 
 fn sentence(text: &str) -> String {

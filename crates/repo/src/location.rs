@@ -106,6 +106,18 @@ impl Location {
         location.map_err(|detail| invalid(&shown(text), detail))
     }
 
+    /// Whether both lead to the same directory, or to the same part of a bucket or a host.
+    pub fn is_same_place(&self, other: &Location) -> bool {
+        match (self, other) {
+            (Location::Local(one), Location::Local(two)) => {
+                // Where one of them is not there, its text is all there is.
+                let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+                real(one) == real(two)
+            }
+            _ => self == other,
+        }
+    }
+
     /// Whether it is a directory on a mounted file system.
     pub fn is_local(&self) -> bool {
         matches!(self, Self::Local(_))

@@ -1,6 +1,7 @@
 //! Cuts the files of a backup into chunks, and notes what they are.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::io::{self, Read};
 
 use walzip_codec::Extent;
@@ -13,7 +14,9 @@ use super::cut_tables::CutTables;
 use super::index::{Member, SHARED_BYTES_MAX};
 use super::pieces::{self, OWN, Piece, Spread};
 use super::tables::Role;
-use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink, PartlyRead, WhollyRead};
+use crate::backup_files::{
+    BACKUP_LABEL, CONTROL_FILE, Entry, FileSink, LEFT_OUT, PartlyRead, WhollyRead,
+};
 use crate::error::ArchiveError;
 use crate::indexed_tables::IndexedTable;
 use crate::pg_manifest::{Hasher, SentFile};
@@ -466,6 +469,10 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> FileSink for Cutter<F> {
         content: &mut dyn PartlyRead,
     ) -> Result<(), ArchiveError> {
         let name = entry.name();
+        if entry.path.file_name() == Some(OsStr::new(LEFT_OUT)) {
+            let path = String::from_utf8_lossy(&name).into_owned();
+            return Err(ArchiveError::LeftOutDatabase(path));
+        }
         let pages = Pages::of(&name, size_bytes);
         let is_kept =
             KEPT.iter().any(|kept| kept.as_bytes() == name) && size_bytes <= KEPT_BYTES_MAX;

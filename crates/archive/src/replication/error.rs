@@ -258,11 +258,6 @@ mod tests {
         assert!(long.len() == TEXT_MAX + 4 && long.ends_with("x ..."));
         assert_eq!(printable(&vec![b'x'; TEXT_MAX]).len(), TEXT_MAX);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn what_a_server_leaves_out_of_a_backup_is_named_in_any_language() {

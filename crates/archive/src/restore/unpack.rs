@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use super::destination::{Destination, Output, make_directory, set_mode};
 use super::directories::UNFINISHED;
 use super::selection::Selection;
-use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink};
+use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink, LEFT_OUT};
 use crate::error::ArchiveError;
 use crate::pg_manifest::{ManifestFile, PgManifest};
 use crate::progress::Progress;
@@ -48,6 +48,8 @@ pub(super) struct Unpacker {
     manifest: PgManifest,
     selection: Selection,
     seen: HashSet<Vec<u8>>,
+    /// Directories of databases that are left out.
+    marked: HashSet<PathBuf>,
     unpacked: Unpacked,
     progress: Progress,
 }
@@ -120,6 +122,7 @@ impl Unpacker {
             manifest,
             selection: Selection::all(),
             seen: HashSet::new(),
+            marked: HashSet::new(),
             unpacked: Unpacked::default(),
             progress: progress.clone(),
         }
@@ -185,6 +188,12 @@ impl Unpacker {
         let path = self.root(entry.tablespace)?.join(&entry.path);
         self.destination
             .create_zeros(&path, entry.mode, size_bytes)?;
+        if let Some(directory) = path.parent()
+            && self.marked.insert(directory.to_owned())
+        {
+            let mark = directory.join(LEFT_OUT);
+            self.destination.create_zeros(&mark, entry.mode, 0)?;
+        }
         self.progress.add(size_bytes);
         self.unpacked.counts.files_left_out += 1;
         self.unpacked.counts.bytes_left_out += size_bytes;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use walzip_repo::{PackName, Repository, WalPacks};
+use walzip_repo::{AsideLabel, PackName, Repository, WalPacks};
 
 use super::Move;
 use crate::error::ArchiveError;
@@ -40,6 +40,26 @@ impl PackedHashes {
     pub(super) fn get(&self, name: &str) -> Option<Hash> {
         self.0.get(name).copied()
     }
+}
+
+/// Whether the archive has something else under a name than what is set aside. The same content is no hindrance,
+/// in a pack or encoded in another way.
+pub(super) async fn has_other(
+    repository: &Repository,
+    label: AsideLabel,
+    name: &str,
+) -> Result<bool, ArchiveError> {
+    let Some(stored) = StoredWal::get(repository, name).await? else {
+        return Ok(false);
+    };
+    let Some(aside) = repository.get_aside(label, name).await? else {
+        return Ok(true);
+    };
+    if matches!(&stored, StoredWal::Single(object) if *object == aside) {
+        return Ok(false);
+    }
+    let archived = stored.content_hash(name).await?;
+    Ok(StoredWal::Single(aside).content_hash(name).await? != archived)
 }
 
 /// BLAKE3 of what the archive has under a name.

@@ -305,3 +305,26 @@ async fn says_which_file_it_cannot_read() {
         "{error}"
     );
 }
+
+/// The first segments of a timeline were lost, and its history. WAL that begins before the history says is another
+/// timeline's of the same number.
+#[tokio::test]
+async fn takes_the_history_of_a_timeline_whose_beginning_is_missing() {
+    for (first, is_taken) in [(8, true), (6, false), (4, false)] {
+        let repository = repository().await;
+        let start = first * SEGMENT_SIZE as u64;
+        let content = segment(CLUSTER, PAGE_MAGIC_15, 2, start, 1);
+        let name = format!("0000000200000000{first:08X}");
+        let pushed = push_content(&repository, &name, &content).await;
+        pushed.expect("pushed");
+        let history = b"1\t0/600000\tno recovery target specified\n";
+        let pushed = push_content(&repository, "00000002.history", history).await;
+        match is_taken {
+            true => assert_eq!(pushed.expect("taken").outcome, PushOutcome::Stored),
+            false => assert!(
+                matches!(pushed, Err(ArchiveError::HistoryConflict { .. })),
+                "{first}: {pushed:?}"
+            ),
+        }
+    }
+}

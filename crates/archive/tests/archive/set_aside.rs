@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use object_store::ObjectStore;
 use walzip_archive::ArchiveError;
+use walzip_archive::push::{PushOptions, push};
 use walzip_archive::set_aside::{
     Move, plan_put_back, plan_set_aside, plan_set_aside_from, put_back, set_aside,
 };
+use walzip_codec::Level;
 use walzip_pgformat::TimelineId;
 use walzip_repo::testing::{Faults, FaultyStore, memory_store};
 use walzip_repo::{AsideLabel, Repository};
 
 use crate::wal::{
-    CLUSTER, PAGE_MAGIC_15, SEGMENT_SIZE, push_content, repository_on, segment, valid_segment,
+    CLUSTER, PAGE_MAGIC_15, PgWal, SEGMENT_SIZE, push_content, repository_on, segment,
+    valid_segment,
 };
 
 type Objects = BTreeMap<String, Vec<u8>>;
@@ -80,6 +83,36 @@ async fn move_away(repository: &Repository, timeline: u32) -> Result<AsideLabel,
 async fn move_back(repository: &Repository, label: AsideLabel) -> Result<(), ArchiveError> {
     let plan = plan_put_back(repository, label).await?;
     put_back(repository, &plan).await
+}
+
+/// At another level, or by another walzip, a file has other bytes in the archive.
+#[tokio::test]
+async fn what_was_pushed_again_in_other_bytes_comes_back() {
+    let repository = repository_on(memory_store()).await;
+    fill(&repository).await;
+    let label = move_away(&repository, 4).await.expect("moved");
+    let name = name(4, 5);
+    let content = segment(CLUSTER, PAGE_MAGIC_15, 4, 5 * SEGMENT_SIZE as u64, 3);
+    let pg_wal = PgWal::new();
+    let options = PushOptions {
+        level: Level::MAX,
+        ..PushOptions::default()
+    };
+    let pushed = push(&repository, &pg_wal.write(&name, &content), &options).await;
+    pushed.expect("pushed");
+    let again = repository.get_wal(&name).await.expect("read");
+    let moved = repository.get_aside(label, &name).await.expect("read");
+    assert!(again.is_some() && moved.is_some() && again != moved);
+    move_back(&repository, label).await.expect("put back");
+    assert_eq!(aside(&repository, label).await, Objects::new());
+    assert_eq!(repository.get_wal(&name).await.expect("read"), again);
+
+    // Other content is refused, and stays aside.
+    let label = move_away(&repository, 4).await.expect("moved");
+    push_segment(&repository, 4, 5, 4).await;
+    let refused = move_back(&repository, label).await;
+    assert!(matches!(refused, Err(ArchiveError::Duplicate { .. })));
+    assert_eq!(aside(&repository, label).await.len(), 2);
 }
 
 #[tokio::test]

@@ -53,6 +53,13 @@ pub struct ArchivePushArgs {
 pub fn run(args: ArchivePushArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
     let places = args.repo.places(&config, Some(ARCHIVE_TIMEOUT))?;
+    let count = config.repositories().len();
+    if let ([place], 2..) = (places.as_slice(), count) {
+        tracing::warn!(
+            "the file goes into {place} alone, and the configuration file has {count} repositories: --repo or \
+             WALZIP_REPO names one"
+        );
+    }
     let data_directory = asynchronous::data_directory_of(&args.path);
     let destinations = Destinations::new(&places, &args.level, !args.no_verify, data_directory)?;
     let spool_path = args.background.spool_path(&config);

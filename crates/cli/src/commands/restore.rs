@@ -216,6 +216,7 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
     }
     warn_of_settings_elsewhere(&directory, restored.backup.major);
     if let Some(settings) = Settings::of(&directory, restored.backup.major) {
+        settings.warn_of_other_data(&directory);
         port_clash::warn(&directory, &settings);
         if !standby {
             settings.warn_of_waiting_commits();

@@ -68,7 +68,8 @@ impl OnArgs {
 /// With --from, only a part of a timeline moves: what a copy of the server has archived on
 /// production's own timeline, or the old primary after a failover. The first segment in which it
 /// differs is the one that the server's archive_command is refused with (exit code 45); after a
-/// failover, the one behind the segment in which production's timeline left, as "walzip info" shows.
+/// failover, the one that the hint of a restore names (exit code 110): that in which production's
+/// timeline left, or the one behind it where a backup ends there.
 /// Segments before it that are in a pack with it stay, as objects of their own.
 ///
 /// Stop the abandoned server first, or its archiving, and recoveries of that timeline. Wait five minutes before

@@ -43,6 +43,29 @@ fn a_wrong_command_line_is_told_like_every_other_failure() {
     insta::assert_snapshot!(shown);
 }
 
+/// Who comes from another archiver knows other words.
+#[test]
+fn the_words_of_other_programs_are_answered_with_ours() {
+    let sandbox = Sandbox::new();
+    for (arguments, ours) in [
+        (&["stanza-create"][..], "\"walzip init\""),
+        (&["wal-push", "x"], "\"walzip archive-push\""),
+        (&["backup-fetch"], "\"walzip restore\""),
+        (&["delete"], "\"walzip expire\""),
+        (&["archive-push", "--stanza=main", "x"], "no stanzas"),
+        (&["restore", "--set", "x"], "--backup names"),
+        (&["restore", "--type=time"], "--target-time"),
+        (&["info", "--output=json"], "--json prints JSON"),
+    ] {
+        let told = sandbox.fails(2, arguments);
+        assert!(told.contains(ours), "{told}");
+        assert!(
+            !told.contains("Did you mean") && !told.contains("as a value"),
+            "{told}"
+        );
+    }
+}
+
 #[test]
 fn a_repository_has_to_be_named_and_to_exist() {
     let sandbox = Sandbox::new();

@@ -70,6 +70,30 @@ fn a_push_is_a_success_when_all_have_it() {
     assert!(sandbox.path(&object("two", NAMES[1])).is_file());
 }
 
+/// What one keeps, the other would remove, and both would be taken for two copies.
+#[test]
+fn one_repository_is_not_two() {
+    let sandbox = initialised();
+    std::os::unix::fs::symlink(sandbox.path("one"), sandbox.path("link")).expect("made");
+    for same in ["one", "one/", "./one/.", "link"] {
+        let file = format!("repo = \"one\"\nrepo2 = \"two\"\nrepo3 = \"{same}\"\n");
+        sandbox.write("walzip.toml", file.as_bytes());
+        for command in [
+            &["expire", "--confirm"][..],
+            &["verify"],
+            &["archive-push", &path_of(NAMES[0])],
+        ] {
+            let refused = sandbox.fails(27, &with(command));
+            assert!(refused.contains("repositories 1 and 3"), "{refused}");
+        }
+    }
+    sandbox.write("walzip.toml", b"repo = \"one\"\nrepo2 = \"one/more\"\n");
+    let one = sandbox.run(&with(&["archive-push", "--repo", "1", &path_of(NAMES[0])]));
+    assert!(one.status.success());
+    let told = said(&one.stderr);
+    assert!(told.contains("one alone"), "{told}");
+}
+
 #[test]
 fn a_get_takes_the_first_correct_answer() {
     let sandbox = initialised();

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
+use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_repo::BackupType;
 
@@ -160,13 +161,20 @@ impl<'a> Oracle<'a> {
         if tree.has_lost_history {
             return Ok(());
         }
-        for &timeline in &facts.competing {
+        let own = self.own(facts);
+        let has_written = |timeline: TimelineId| {
+            let of_timeline = format!("{:08X}", timeline.0);
+            let is_segment = |name: &str| name.starts_with(&of_timeline) && name.len() == 24;
+            facts.wal.iter().any(|entry| is_segment(&entry.name))
+                || own.iter().any(|(_, of)| of.stop.timeline == timeline)
+        };
+        for &timeline in facts.competing.iter().filter(|of| has_written(**of)) {
             let goal = tree.index(timeline);
             let leads = |(_, of): &Own<'_>| {
                 let line = tree.index(of.stop.timeline);
                 tree.leads(goal, line, of.stop.lsn.0) && of.fault.is_none()
             };
-            let serving = self.own(facts).into_iter().filter(leads);
+            let serving = own.iter().copied().filter(leads);
             let newest = serving.max_by_key(|(label, of)| (of.start.time, label.name()));
             if let Some((label, _)) = newest.filter(|(label, _)| self.goes(label)) {
                 return Err(format!(

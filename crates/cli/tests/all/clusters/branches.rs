@@ -171,6 +171,55 @@ fn a_cluster_that_took_its_originals_place_is_followed_and_the_rest_is_named() {
     );
 }
 
+/// Production archives nothing while a copy of it takes a backup, which an expiry then counts.
+#[test]
+fn an_expiry_keeps_both_of_two_that_may_be_meant() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let primary = primary(&site);
+    let copy = archiving_copy(&site, "copy", &["--target-immediate"]);
+    write(&primary, "1-production");
+    primary.archive_everything();
+    write(&copy, "2-copy");
+    copy.archive_everything();
+    succeed(&mut copy.walzip(&["backup"]));
+    refused(
+        &restore(&site, "refused", &[]),
+        110,
+        &["timeline 1 went on"],
+    );
+
+    let expire = ["expire", "--retention-full", "1", "--confirm"];
+    for _ in 0..2 {
+        let told = succeed(&mut site.walzip(&expire));
+        assert!(
+            told.contains("timelines 1 and 2 went on at the same time"),
+            "{told}"
+        );
+        assert!(told.contains("removed: backups 0"), "{told}");
+    }
+    refused(
+        &restore(&site, "refused", &[]),
+        110,
+        &["timeline 1 went on"],
+    );
+    let production = ["--target-timeline", "1"];
+    assert_eq!(restored_rows(&site, &production), "1-production");
+
+    // Once it is said that production is timeline 2, the retention is that one's.
+    let from = primary.sql("SELECT pg_walfile_name(pg_current_wal_insert_lsn())");
+    primary.stop();
+    let first = format!("00000001{}", &from[8..22]);
+    let refusal = said(&restore(&site, "refused", &[]));
+    let hint = refusal.split("--from ").nth(1).expect("a hint");
+    let segment = &hint[..24];
+    assert!(segment.starts_with(&first[..16]), "{refusal}");
+    let aside = ["timeline", "set-aside", "1", "--from", segment, "--confirm"];
+    succeed(&mut site.walzip(&aside));
+    let told = succeed(&mut site.walzip(&expire));
+    assert!(told.contains("removed: backups 1"), "{told}");
+    assert_eq!(restored_rows(&site, &[]), "2-copy");
+}
+
 /// PostgreSQL hands the history over when a server is promoted, and never to one that did not archive then.
 #[test]
 fn a_restored_server_that_archives_later_archives_the_history_of_its_timeline() {

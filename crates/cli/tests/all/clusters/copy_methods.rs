@@ -308,7 +308,22 @@ fn what_was_replaced_by_a_link_makes_no_backup() {
         fs::rename(&elsewhere, &place).expect("moved back");
         primary.start(&[]);
     }
+    // A restore has left its content out.
+    let mark = primary.data().join(format!("base/{oid}/walzip_left_out"));
+    fs::write(&mark, "").expect("written");
+    for method in ["server", "files"] {
+        let mut backup = primary.walzip(&["backup", "--copy-method", method]);
+        let output = backup.output().expect("walzip runs");
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(OPTION_INVALID), "{told}");
+        assert!(
+            told.contains(&format!("base/{oid}/walzip_left_out")),
+            "{told}"
+        );
+    }
     assert_eq!(listed_backups(&site), 0);
+    primary.sql("DROP DATABASE moved");
+    succeed(&mut primary.walzip(&["backup"]));
 }
 
 /// PostgreSQL replays the move by copying a directory that the backup may not have.

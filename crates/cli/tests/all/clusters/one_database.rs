@@ -99,6 +99,8 @@ fn restores_one_database(major: u32) {
         }
     }
     let restored = Server::on(&site, "restored");
+    let mark_of = |oid: &str| restored.data().join(format!("base/{oid}/walzip_left_out"));
+    assert!(mark_of(&unwanted).exists() && !mark_of(&wanted).exists());
     restored.start(&["archive_mode=off"]);
     restored.wait_until("SELECT NOT pg_is_in_recovery()");
     assert_eq!(in_database(&restored, "wanted", ROWS), rows);
@@ -113,6 +115,7 @@ fn restores_one_database(major: u32) {
     let drop = restored.sql(&format!("{names} ({unwanted})"));
     assert_eq!(drop, "DROP DATABASE \"un\"\"wanted\"");
     restored.sql(&drop);
+    assert!(!mark_of(&unwanted).exists(), "no backup would be made");
     restored.sql("ALTER SYSTEM RESET ignore_invalid_pages");
     restored.sql("CHECKPOINT");
     restored.stop();
