@@ -14,10 +14,12 @@ fuzz_target!(|input: &[u8]| {
     let Some((&[major, a, b, c], content)) = input.split_first_chunk() else {
         return;
     };
-    let version = &VERSIONS[usize::from(major) % VERSIONS.len()];
+    let version = &VERSIONS[usize::from(major & 0x7F) % VERSIONS.len()];
+    // Told from its own pages, or not.
+    let kind = if major & 0x80 != 0 { 6 } else { 1 };
     let original_len = u32::from_le_bytes([a, b, c, 0]);
     let file = member(
-        1,
+        kind,
         &identity(version.page_magic),
         original_len as usize,
         content,

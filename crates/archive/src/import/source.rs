@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use walzip_pgformat::wal_file_name::WalFileName;
 
 /// What stands behind the names of compressed files.
-pub(super) const SUFFIXES: [&str; 7] = ["gz", "lz4", "zst", "bz2", "xz", "lzma", "br"];
+pub(super) const SUFFIXES: [&str; 8] = ["gz", "lz4", "zst", "bz2", "xz", "lzma", "br", "wz"];
+
 /// A WAL file in the other archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {

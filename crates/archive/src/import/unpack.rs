@@ -5,7 +5,7 @@
 //! and no more is unpacked than that.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
 use brotli_decompressor::Decompressor;
@@ -14,6 +14,7 @@ use flate2::bufread::MultiGzDecoder;
 use liblzma::bufread::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 use sha1::{Digest, Sha1};
+use walzip_codec::{Claims, DecodeError, Header, MEMBER_LEN_MAX};
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::wal_file_name::WalFileName;
@@ -123,6 +124,7 @@ fn decoder(mut file: BufReader<File>, source: &Source) -> Result<Box<dyn Read>, 
         _ if is(b"BZh") => Box::new(MultiBzDecoder::new(file)),
         _ if is(&[0x28, 0xB5, 0x2F, 0xFD]) => Box::new(zstd::Decoder::with_buffer(file)?),
         _ if is(&[0x04, 0x22, 0x4D, 0x18]) => Box::new(Lz4Frames::new(file)?),
+        _ if is(&walzip_codec::MAGIC) => Box::new(of_walzip(file, source)?),
         // LZMA's older format has no mark; its first bytes are those of its usual settings.
         _ if is(b"\xFD7zXZ\0") || is(&[0x5D, 0, 0]) => {
             let stream = Stream::new_auto_decoder(XZ_MEMORY_MAX, CONCATENATED);
@@ -144,6 +146,29 @@ fn decoder(mut file: BufReader<File>, source: &Source) -> Result<Box<dyn Read>, 
             None => Box::new(file),
         },
     })
+}
+
+/// What `walzip compress` has made of a WAL file. Its header says which file that was.
+fn of_walzip(mut file: BufReader<File>, source: &Source) -> Result<Cursor<Vec<u8>>, Flaw> {
+    let damaged = |error: DecodeError| Flaw::Damaged(format!("cannot be unpacked: {error}"));
+    let mut packed = Vec::new();
+    let mut read = (&mut file).take(MEMBER_LEN_MAX as u64);
+    read.read_to_end(&mut packed).map_err(Flaw::Unreadable)?;
+    let named = Header::read(&packed).map_err(damaged)?.name;
+    if named.is_some_and(|named| named != source.name.to_string()) {
+        return Err(Flaw::Damaged("it is another file, renamed".to_owned()));
+    }
+    let (mut rest, mut content) = (packed.as_slice(), Vec::new());
+    while !rest.is_empty() {
+        let (original, len) =
+            walzip_codec::decode_member(rest, Claims::Bounded).map_err(damaged)?;
+        if content.len() + original.len() > MEMBER_LEN_MAX {
+            return Err(Flaw::Damaged("it is longer than any segment".to_owned()));
+        }
+        content.extend_from_slice(&original);
+        rest = rest.get(len..).unwrap_or_default();
+    }
+    Ok(Cursor::new(content))
 }
 
 /// LZ4 frames, one after the other, the last of which has to end.
@@ -234,7 +259,7 @@ mod tests {
     type Pack = fn(&[u8]) -> Vec<u8>;
 
     /// Each format that has a mark of its own.
-    const FORMATS: [(&str, Pack); 7] = [
+    const FORMATS: [(&str, Pack); 8] = [
         ("gz", |bytes| {
             let level = flate2::Compression::new(6);
             let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
@@ -263,6 +288,9 @@ mod tests {
             let options = LzmaOptions::new_preset(6).expect("options");
             let stream = Stream::new_lzma_encoder(&options);
             lzma(bytes, stream.expect("an encoder"))
+        }),
+        ("wz", |bytes| {
+            walzip_codec::encode(bytes, walzip_codec::Level::MIN).expect("encodes")
         }),
     ];
 

@@ -196,7 +196,7 @@ async fn a_history_beside_a_segment_that_does_not_fit_is_not_archived() {
     let content = segment(CLUSTER, PAGE_MAGIC_15, 2, 9 * SEGMENT_SIZE as u64, 1);
     push_content(&repository, name, &content).await.expect("it");
     let pg_wal = PgWal::new();
-    let history = "1\t0/500000\tno recovery target specified\n";
+    let history = "1\t0/A00000\tno recovery target specified\n";
     std::fs::write(pg_wal.path().join("00000002.history"), history).expect("written");
     let next = pg_wal.path().join("00000002000000000000000A");
     let content = segment(CLUSTER, PAGE_MAGIC_15, 2, 10 * SEGMENT_SIZE as u64, 1);

@@ -248,6 +248,14 @@ fn a_restored_server_that_archives_later_archives_the_history_of_its_timeline() 
     successor.archive_everything();
     succeed(&mut successor.walzip(&["verify"]));
     assert_eq!(restored_rows(&site, &[]), "1-common 2-after 3-later");
+    // What the segment in which timeline 1 was left has of before is in it too.
+    let output = restore(&site, "looked-at", &[]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        !said(&output).contains("has commits up to"),
+        "{}",
+        said(&output)
+    );
 
     // Without the history a backup would be none, and no server could be promoted.
     fs::remove_file(object(&site, "00000002.history")).expect("removed");
