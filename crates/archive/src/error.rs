@@ -297,6 +297,8 @@ pub enum ArchiveError {
         says: Lsn,
         /// Where the archived WAL shows it to begin.
         found: String,
+        /// The archive only lacks the timeline's beginning, and shows nothing else.
+        is_gap: bool,
     },
 
     /// The newest backup that serves a target cannot be used; an older one might.

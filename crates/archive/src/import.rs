@@ -21,16 +21,14 @@ use std::path::Path;
 use futures::StreamExt;
 use serde::Serialize;
 use walzip_pgformat::TimelineId;
-use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{ClusterIdentity, Repository};
 
-use crate::archived_wal::ArchivedWal;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
 use crate::push::{PushOptions, PushOutcome, Pushed, WalFile};
-use crate::{ClusterChoice, content, unfinished_segment, wal_index};
+use crate::{ClusterChoice, content, unfinished_segment};
 pub use findings::{Finding, FindingKind};
 use findings::{Trouble, found_by_search};
 use plan::{Part, Plan, Task};
@@ -313,17 +311,16 @@ impl Run<'_> {
     /// timeline's beginning, here and in the other archive: PostgreSQL archived it there beside
     /// that WAL.
     async fn history_after_all(&self, task: &Task, refusal: ArchiveError) -> Result<Done, Trouble> {
-        let WalFileName::History(timeline) = task.source.name else {
-            return Err(refusal.into());
-        };
         let (file, owner) = self.read(task).await?;
         let Some(part) = owner.and_then(|owner| self.part_of(owner)) else {
             return Err(refusal.into());
         };
         let (repository, options) = (&part.repository, &self.options.push);
-        let pushed = match lacks_beginning(repository, timeline, file.beginning()).await? {
-            true => file.store(repository, options).await?,
-            false => file.archive(repository, options).await?,
+        let pushed = match file.archive(repository, options).await {
+            Err(ArchiveError::HistoryConflict { is_gap: true, .. }) => {
+                file.store(repository, options).await?
+            }
+            other => other?,
         };
         Ok(Done::of(pushed))
     }
@@ -383,25 +380,4 @@ impl Import {
             }),
         }
     }
-}
-
-/// Whether the repository's WAL of a timeline begins after the segment in which the timeline did.
-async fn lacks_beginning(
-    repository: &Repository,
-    timeline: TimelineId,
-    history: &[u8],
-) -> Result<bool, ArchiveError> {
-    let listing = repository.list_wal().await?;
-    let segment_size = wal_index::segment_size(repository, &listing).await?;
-    let wal = ArchivedWal::of(
-        &listing,
-        segment_size.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE),
-    );
-    let first = wal.numbers_from(timeline, 0).next();
-    let history = TimelineHistory::read(timeline, history).ok();
-    let parent = history.and_then(|history| history.ancestors.last().cloned());
-    Ok(match (first, parent) {
-        (Some(first), Some(parent)) => first > wal.number_at(parent.switch),
-        _ => false,
-    })
 }

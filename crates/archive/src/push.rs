@@ -145,7 +145,14 @@ impl WalFile {
             let continuity = self.check_continuity(&part, options);
             try_join3(history, continuity, self.prepare(options)).await?;
         }
-        self.archive(&part, options).await
+        match self.archive(&part, options).await {
+            // The server that has it would never get rid of it.
+            Err(error @ ArchiveError::HistoryConflict { is_gap: true, .. }) => {
+                tracing::warn!("{error}, unless what is between them is missing: it is archived");
+                self.store(&part, options).await
+            }
+            other => other,
+        }
     }
 
     /// Archives it in the part of a repository that it belongs to.
@@ -222,11 +229,6 @@ impl WalFile {
         let metadata = self.file.opened()?;
         let name = self.name.to_string();
         Some(FileFacts::new(&name, metadata, self.file.beginning()))
-    }
-
-    /// The first bytes: of what was unpacked, and of a history, all of them.
-    pub(crate) fn beginning(&self) -> &[u8] {
-        self.file.beginning()
     }
 
     /// Refuses what does not belong into the part of a repository.
@@ -396,33 +398,25 @@ async fn check_history(
     let Some(switch) = history.ancestors.last().map(|parent| parent.switch) else {
         return Ok(());
     };
-    let conflict = |found: String| ArchiveError::HistoryConflict {
+    let conflict = |found: String, is_gap: bool| ArchiveError::HistoryConflict {
         name: WalFileName::History(timeline).to_string(),
         says: switch,
         found,
+        is_gap,
     };
     let segment = wal.name(timeline, first)?;
     let expected = wal.number_at(switch);
     if first < expected {
-        return Err(conflict(format!("with {segment}")));
+        return Err(conflict(format!("with {segment}"), false));
     }
     let times = SegmentTimes::read(repository, segment).await?;
     match times.beginning(timeline) {
         Some(beginning) if beginning.is_right_after(switch) => Ok(()),
-        Some(beginning) => Err(conflict(format!("at {}", beginning.lsn))),
-        // The server that has the history would never get rid of it.
-        None if first > expected => {
-            tracing::warn!(
-                "{} says that the timeline begins in {}, and {segment} is the first segment of it in the archive: \
-                 what is before it is missing, and that it is of the same timeline cannot be told",
-                WalFileName::History(timeline),
-                wal.name(timeline, expected)?
-            );
-            Ok(())
+        Some(beginning) => Err(conflict(format!("at {}", beginning.lsn), false)),
+        None => {
+            let found = format!("with {segment}, in which nothing says so");
+            Err(conflict(found, first > expected))
         }
-        None => Err(conflict(format!(
-            "with {segment}, in which nothing says so"
-        ))),
     }
 }
 

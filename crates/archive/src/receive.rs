@@ -293,6 +293,9 @@ impl Receiver<'_> {
             .set_server(server.cluster, server.segment_size, !archives);
         let place = self.place(&mut connection, &mut server).await?;
         server.check(place)?;
+        if server.is_primary {
+            self.directory.check_not_left(server.timeline)?;
+        }
         self.keep_history(&mut connection, place.timeline).await?;
         server.check_end(place)?;
         let size = server.segment_size;

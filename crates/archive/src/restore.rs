@@ -187,6 +187,7 @@ pub async fn restore(
     };
     let restored = restored.await;
     let (unpacked, removed) = restored.inspect_err(|_| warn_of_mark(&directories.data))?;
+    check_not_expired(repository, record).await?;
     let counts = unpacked.counts;
     Ok(Restored {
         backup: record.clone(),
@@ -208,6 +209,22 @@ pub async fn restore(
         files_left_out: counts.files_left_out,
         bytes_left_out: counts.bytes_left_out,
     })
+}
+
+/// The files are there now, and the WAL without which they are worth nothing may have gone meanwhile. An expiry
+/// removes the oldest first.
+async fn check_not_expired(
+    repository: &Repository,
+    record: &BackupRecord,
+) -> Result<(), ArchiveError> {
+    for range in &record.required_wal {
+        let first = range.first_segment.to_string();
+        if repository.find_wal(&first).await?.is_none() {
+            let label = record.label.clone();
+            return Err(ArchiveError::BeingExpired { label });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses, before anything is written, a backup whose references are not there.

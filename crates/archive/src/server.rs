@@ -17,6 +17,7 @@ use crate::error::ArchiveError;
 use crate::own_history;
 use crate::own_wal::{self, Place, Replayed};
 use crate::replication::{Connection, ConnectionSettings, Mode, ServerError};
+use crate::timelines::Timelines;
 use crate::wal_wait::Wait;
 
 /// `insufficient_privilege`.
@@ -77,6 +78,7 @@ pub(crate) async fn inspect(
     if !in_recovery {
         warn_of_recovery_settings(&mut sql).await?;
     }
+    warn_of_later_timeline(&part, timeline).await;
     // A standby that does not archive leaves it to its primary, and any server may leave it to a
     // receiver.
     if archiver.mode == "off" && !in_recovery && !is_received {
@@ -116,6 +118,27 @@ async fn refuse_other_segments(part: &Repository, size: u32) -> Result<(), Archi
         }
         // Others say what is wrong with it.
         _ => Ok(()),
+    }
+}
+
+/// After a failover the old primary goes on for those who do not know, and archives what no restore follows.
+async fn warn_of_later_timeline(part: &Repository, timeline: TimelineId) {
+    // What is wrong with the archive is said by others.
+    let Ok(survey) = part.survey_wal().await else {
+        return;
+    };
+    let timelines = Timelines::read(part, &survey.histories).await;
+    let later = timelines.known().find_map(|later| {
+        let is_archived = survey.timelines.contains(&later.0) && later != timeline;
+        let (common, left_at) = timelines.common(timeline, later)?;
+        (is_archived && common == timeline).then_some((later, left_at))
+    });
+    if let Some((later, left_at)) = later {
+        tracing::warn!(
+            "timeline {later} left this server's timeline {timeline} at {left_at}, and has WAL in the archive: is this \
+             the old primary of a failover? If the other one is a copy that should not archive: walzip timeline \
+             set-aside {later}"
+        );
     }
 }
 

@@ -341,9 +341,12 @@ async fn moved_before(
     let names = listing.iter().filter_map(|entry| entry.name.parse().ok());
     let known: BTreeSet<u32> = names.map(|name: WalFileName| name.timeline().0).collect();
     let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+    let known = match known.is_empty() {
+        true => "no WAL".to_owned(),
+        false => format!("timelines {}", known.join(", ")),
+    };
     Err(ArchiveError::Request(format!(
-        "timeline {timeline} is not in the archive, which has timelines {}",
-        known.join(", ")
+        "timeline {timeline} is not in the archive, which has {known}"
     )))
 }
 

@@ -21,6 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::ClusterIdentity;
@@ -240,6 +241,30 @@ impl Directory {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Fails where WAL of a timeline was received that has left this one. A primary on it is the old one of a
+    /// failover: nobody goes on with what it would have acknowledged.
+    pub(super) fn check_not_left(&self, timeline: TimelineId) -> Result<(), ArchiveError> {
+        let histories = self.path.join("histories");
+        for name in wal_names(&histories)? {
+            let WalFileName::History(later) = name else {
+                continue;
+            };
+            let path = histories.join(name.to_string());
+            let content =
+                fs::read(&path).map_err(|error| ArchiveError::file("read", &path, error))?;
+            // What cannot be read says nothing, and is compared where it is the server's.
+            let switch = TimelineHistory::read(later, &content)
+                .ok()
+                .and_then(|history| history.switch_of(timeline));
+            if let Some(switch) = switch {
+                return Err(ArchiveError::Diverged(format!(
+                    "WAL of timeline {later} was received, which left timeline {timeline} of the server at {switch}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// What is to be pushed, oldest first: in the order of names, in which a history comes before

@@ -214,6 +214,28 @@ async fn finds_damage_and_restores_nothing_from_it_that_starts() {
     assert_eq!(told.newest.backups[0].missing_segments, [needed]);
     put(&store, &key, &content).await;
 
+    // It goes while the files are restored, as an expiry removes it.
+    let faults = Faults {
+        latency_ms_max: 400,
+        ..Faults::default()
+    };
+    let slow = Repository::open(Arc::new(FaultyStore::new(store.clone(), faults))).await;
+    let (slow, meanwhile) = (slow.expect("opened"), site.directory("meanwhile"));
+    let latest = options(RecoveryTarget::Latest);
+    let restoring = restore(&slow, &meanwhile, &latest);
+    let expiring = async {
+        while !meanwhile.join("walzip_restore.unfinished").exists() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        store.delete(&key).await.expect("deleted");
+    };
+    let (restored, ()) = futures::future::join(restoring, expiring).await;
+    assert!(
+        matches!(restored, Err(ArchiveError::BeingExpired { .. })),
+        "{restored:?}"
+    );
+    put(&store, &key, &content).await;
+
     let (key, content) = take(&store, &format!("{}.wz", later[1])).await;
     assert_eq!(findings(&repository).await, [(FindingKind::WalGap, label)]);
     let told = info(&repository).await.expect("readable");

@@ -188,6 +188,11 @@ fn an_expiry_keeps_both_of_two_that_may_be_meant() {
         &["timeline 1 went on"],
     );
 
+    let checked = primary.walzip(&["check"]).output().expect("walzip runs");
+    assert!(said(&checked).contains("timeline 2 left this server's timeline 1 at"));
+    let checked = succeed(&mut copy.walzip(&["check"]));
+    assert!(!checked.contains("left this server's timeline"));
+
     let expire = ["expire", "--retention-full", "1", "--confirm"];
     for _ in 0..2 {
         let told = succeed(&mut site.walzip(&expire));

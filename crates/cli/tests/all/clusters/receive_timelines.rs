@@ -162,6 +162,14 @@ fn what_only_the_receiver_has_after_a_failover_is_kept_or_refused() {
     assert_eq!(refused.code(), Some(110), "{}", receiver::log(&site));
     assert!(receiver::log(&site).contains("the server has gone another way"));
     assert_eq!(local_names(&site, ""), before);
+
+    // Nor is the old primary followed, which somebody has started again: it would be told that its commits are safe.
+    far.stop();
+    old.start(&[]);
+    let refused = Receiver::start(&site, &old, &[]).wait();
+    assert_eq!(refused.code(), Some(110), "{}", receiver::log(&site));
+    assert!(receiver::log(&site).contains("which left timeline 1 of the server at"));
+    assert_eq!(local_names(&site, ""), before);
 }
 
 /// A restore says which commits it has not, and how to have them; and that is so.
