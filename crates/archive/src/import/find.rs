@@ -275,7 +275,6 @@ mod tests {
             "00000001000000000000000z",
             &format!("{NAME}-0123.gz"),
             &format!("{NAME}.gz.gz"),
-            &format!("{NAME}.wz"),
             &format!("{NAME}_delta.lz4"),
         ] {
             assert_eq!(named(other), None, "{other}");
