@@ -115,7 +115,7 @@ fn mismatch(found: ClusterIdentity, repository: ClusterIdentity) -> &'static str
         }
         Ordering::Equal => {
             "A new initdb (dump and restore) makes another cluster, which needs a repository of its \
-             own. Only of a pg_upgrade that was done again: walzip upgrade --same-major."
+             own. walzip upgrade --same-major is only for a pg_upgrade that was rolled back and done again."
         }
         Ordering::Less => {
             "Another cluster needs a repository of its own. One that was registered by mistake, and has \
@@ -314,7 +314,7 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ),
         ArchiveError::NoBackup(_) => (
             Kind::BackupSetInvalid,
-            Some("\"walzip info\" lists the backups, and --backup names one."),
+            Some("\"walzip info\" lists the backups; a restore takes another one by --backup."),
         ),
         ArchiveError::HistoryLost { .. } => (
             Kind::Damaged,
@@ -399,7 +399,8 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::TargetNotArchived,
             Some(
                 "If it is on another timeline, --target-timeline names that: \"walzip info\" lists \
-                 them. If it is recent, \"walzip check\" brings in what is not archived yet.",
+                 them. If it is recent, \"walzip check\" brings in what is not archived yet. The number in a \
+                 row's xmin may be that of a subtransaction, which no recovery ends at.",
             ),
         ),
         _ => (Kind::Internal, None),
