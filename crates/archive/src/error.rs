@@ -100,8 +100,7 @@ pub enum ArchiveError {
     #[error("{0}")]
     AmongClusterFiles(String),
 
-    /// A directory or a file of the cluster was replaced by a link, or by something else that no backup
-    /// contains.
+    /// A directory or a file of the cluster was replaced by a link.
     #[error("{0} is no file and no directory, and the cluster is not whole without it")]
     NeededLink(String),
 
@@ -255,6 +254,10 @@ pub enum ArchiveError {
         /// Its label.
         label: String,
     },
+
+    /// WAL that a restore needs has gone while it ran.
+    #[error("{0}, with which the recovery begins, has left the archive during the restore")]
+    ExpiredMeanwhile(String),
 
     /// No backup in the repository serves the request.
     #[error("no backup to restore: {0}")]

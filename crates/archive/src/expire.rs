@@ -26,7 +26,8 @@ use walzip_repo::{BackupLabel, Repository};
 
 use crate::error::ArchiveError;
 pub use plan::{
-    AsidePart, BackupPlan, BackupState, ClusterPlan, KeptWal, Plan, Reason, WalPart, WalReason,
+    AsidePart, BackupPlan, BackupState, ClusterPlan, CompetingTimeline, KeptWal, Plan, Reason,
+    WalPart, WalReason,
 };
 pub use protection::protection;
 
@@ -84,7 +85,11 @@ pub async fn plan_expire_at(
     if request.set.is_empty() && retention.full.is_none() && retention.window.is_none() {
         return Err(ArchiveError::Request("no retention is given".to_owned()));
     }
-    decide::decide(&inventory::read(repository).await?, request, now)
+    decide::decide(
+        &inventory::read_for(repository, request).await?,
+        request,
+        now,
+    )
 }
 
 /// Removes what was planned, and says what that was: less, where something is needed by now.

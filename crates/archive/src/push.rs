@@ -145,11 +145,28 @@ impl WalFile {
             let continuity = self.check_continuity(&part, options);
             try_join3(history, continuity, self.prepare(options)).await?;
         }
-        match self.archive(&part, options).await {
-            // The server that has it would never get rid of it.
-            Err(error @ ArchiveError::HistoryConflict { is_gap: true, .. }) => {
-                tracing::warn!("{error}, unless what is between them is missing: it is archived");
-                self.store(&part, options).await
+        self.archive_in_doubt(&part, options).await
+    }
+
+    /// The same for a history whose timeline only lacks its beginning in the archive: the server that has it would
+    /// never get rid of it.
+    async fn archive_in_doubt(
+        &self,
+        part: &Repository,
+        options: &PushOptions,
+    ) -> Result<Pushed, ArchiveError> {
+        match self.archive(part, options).await {
+            Err(ArchiveError::HistoryConflict {
+                name,
+                says,
+                found,
+                is_gap: true,
+            }) => {
+                tracing::warn!(
+                    "{name} is archived: its timeline begins at {says}, and in the archive {found}. Push the segments \
+                     between, as far as a server has them; a restore needs a backup after them"
+                );
+                self.store(part, options).await
             }
             other => other,
         }
@@ -368,7 +385,7 @@ async fn archive_history(
             return Ok(());
         }
     }
-    match file.archive(part, options).await {
+    match file.archive_in_doubt(part, options).await {
         Ok(_) => tracing::warn!("{shown} was not archived yet, and is now"),
         // It contradicts WAL that is archived. The segment may be archived all the same.
         Err(error @ ArchiveError::HistoryConflict { .. }) => tracing::warn!("{error}"),

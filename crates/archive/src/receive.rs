@@ -283,6 +283,10 @@ impl Receiver<'_> {
     async fn begin(&self) -> Result<(Connection, Server, Place), ArchiveError> {
         let mut connection = Connection::open(self.settings, Mode::Replication).await?;
         let mut server = self.inspect(&mut connection).await?;
+        // A server before 14 does not say which it is; a standby may follow later.
+        if server.is_primary {
+            self.directory.check_not_left(server.timeline)?;
+        }
         if !self.has_slot.get() {
             let (slot, may_exist) = (&self.options.slot, self.options.if_not_exists);
             connection.create_slot(slot, may_exist).await?;
@@ -293,9 +297,6 @@ impl Receiver<'_> {
             .set_server(server.cluster, server.segment_size, !archives);
         let place = self.place(&mut connection, &mut server).await?;
         server.check(place)?;
-        if server.is_primary {
-            self.directory.check_not_left(server.timeline)?;
-        }
         self.keep_history(&mut connection, place.timeline).await?;
         server.check_end(place)?;
         let size = server.segment_size;

@@ -218,10 +218,12 @@ async fn check_not_expired(
     record: &BackupRecord,
 ) -> Result<(), ArchiveError> {
     for range in &record.required_wal {
-        let first = range.first_segment.to_string();
-        if repository.find_wal(&first).await?.is_none() {
-            let label = record.label.clone();
-            return Err(ArchiveError::BeingExpired { label });
+        let segment = range.first_segment.to_string();
+        match repository.find_wal(&segment).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(ArchiveError::ExpiredMeanwhile(segment)),
+            // It is asked for again when the server starts.
+            Err(error) => tracing::warn!("whether {segment} is there still is not known: {error}"),
         }
     }
     Ok(())

@@ -77,8 +77,8 @@ pub(crate) async fn inspect(
 
     if !in_recovery {
         warn_of_recovery_settings(&mut sql).await?;
+        warn_of_later_timeline(&part, timeline).await;
     }
-    warn_of_later_timeline(&part, timeline).await;
     // A standby that does not archive leaves it to its primary, and any server may leave it to a
     // receiver.
     if archiver.mode == "off" && !in_recovery && !is_received {

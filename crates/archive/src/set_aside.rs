@@ -17,9 +17,9 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{AsideLabel, PackName, RepoError, Repository, WalEntry, WalListing};
 
+use self::content::Archived;
 use crate::backup_record::BackupRecord;
 use crate::error::ArchiveError;
-use crate::stored_wal::StoredWal;
 use crate::timelines::Timelines;
 use crate::wal_index;
 use crate::wal_times::SegmentTimes;
@@ -223,7 +223,7 @@ pub async fn plan_put_back(
     }
     refuse_foreign_history(repository, label, (&entries, &packs)).await?;
     for entry in &entries {
-        if content::has_other(repository, label, &entry.name).await? {
+        if content::compare(repository, label, &entry.name).await? == Archived::Other {
             return Err(ArchiveError::Duplicate {
                 name: entry.name.clone(),
             });
@@ -276,11 +276,12 @@ async fn unless_same(
     name: &str,
     error: RepoError,
 ) -> Result<(), ArchiveError> {
-    let is_there = matches!(error, RepoError::AlreadyExists { .. });
-    match is_there && !content::has_other(repository, label, name).await? {
-        true => Ok(()),
-        false => Err(conflict(error, name)),
+    if matches!(error, RepoError::AlreadyExists { .. })
+        && content::compare(repository, label, name).await? == Archived::Same
+    {
+        return Ok(());
     }
+    Err(conflict(error, name))
 }
 
 async fn timelines_of(
@@ -555,8 +556,7 @@ async fn refuse_foreign_history(
         if is_with_it || repository.find_wal(&history).await?.is_none() {
             continue;
         }
-        let is_there = StoredWal::get(repository, &entry.name).await?.is_some();
-        if !is_there || content::has_other(repository, label, &entry.name).await? {
+        if content::compare(repository, label, &entry.name).await? != Archived::Same {
             return Err(ArchiveError::Duplicate { name: history });
         }
     }

@@ -312,6 +312,13 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::BeingExpired,
             Some("Run this again when \"walzip expire\" has ended."),
         ),
+        ArchiveError::ExpiredMeanwhile(_) => (
+            Kind::BeingExpired,
+            Some(
+                "No server recovers in this directory. Repeat the command with --delta, which takes a backup that is \
+                 there still.",
+            ),
+        ),
         ArchiveError::NoBackup(_) => (
             Kind::BackupSetInvalid,
             Some("\"walzip info\" lists the backups; a restore takes another one by --backup."),
@@ -391,8 +398,9 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ArchiveError::Diverged(_) => (
             Kind::TimelineAmbiguous,
             Some(
-                "What was received is kept, and may have commits that this server does not have. To \
-                 follow this server, name another --directory; then take a backup.",
+                "What was received is kept, and may have commits that this server does not have. If it is the old \
+                 primary of a failover, stop it, and receive from the new one. To follow this server, name \
+                 another --directory; then take a backup.",
             ),
         ),
         ArchiveError::TargetNotFound { .. } => (

@@ -113,14 +113,14 @@ impl Place {
 
 impl Place {
     /// Whether the other one leads to the same objects.
-    fn is_same(&self, other: &Place) -> bool {
+    fn is_same(&self, other: &Place, is_same: fn(&Location, &Location) -> bool) -> bool {
         let endpoints = |place: &Place| {
             let settings = &place.settings;
             let (s3, gcs) = (&settings.s3_endpoint, &settings.gcs_endpoint);
             let (account, azure) = (&settings.azure_account, &settings.azure_endpoint);
             [s3, gcs, account, azure].map(Clone::clone)
         };
-        self.is_same_place(other) && endpoints(self) == endpoints(other)
+        is_same(self, other) && endpoints(self) == endpoints(other)
     }
 
     /// Whether nothing that leads to it depends on the current directory.
@@ -245,7 +245,7 @@ impl RepoArgs {
         };
         let places = numbers.into_iter().map(place);
         let places = places.collect::<Result<Vec<Place>, CommandError>>()?;
-        refuse_the_same(&places)?;
+        refuse_the_same(&places, Location::is_same_place)?;
         Ok(places)
     }
 
@@ -331,10 +331,13 @@ pub fn is_number(text: &str) -> bool {
 }
 
 /// Two that are one would be taken for two copies, and what one of them keeps the other would remove.
-fn refuse_the_same(places: &[Place]) -> Result<(), CommandError> {
+pub fn refuse_the_same(
+    places: &[Place],
+    is_same: fn(&Location, &Location) -> bool,
+) -> Result<(), CommandError> {
     for (at, place) in places.iter().enumerate() {
         let before = places.iter().take(at);
-        let Some(same) = before.rev().find(|before| before.is_same(place)) else {
+        let Some(same) = before.rev().find(|before| before.is_same(place, is_same)) else {
             continue;
         };
         let number = |place: &Place| place.number.unwrap_or(1);

@@ -36,7 +36,7 @@ fn failure(mut error: clap::Error, program: &Command, arguments: &[OsString]) ->
             names.join(", ")
         ));
     }
-    let suggestion = suggestion(&mut error);
+    let suggestion = suggestion(&mut error, command, std::ptr::eq(command, program));
     let message = message(&error);
     CommandError::new(Kind::Usage, message).hint(format_args!(
         "{suggestion}\"{name} --help\" explains the command line."
@@ -63,9 +63,9 @@ fn command_of<'a>(program: &'a Command, arguments: &[OsString]) -> (&'a Command,
 }
 
 /// What the message says besides is taken out of it: what was meant, as a sentence.
-fn suggestion(error: &mut clap::Error) -> String {
+fn suggestion(error: &mut clap::Error, command: &Command, is_program: bool) -> String {
     error.remove(ContextKind::Usage);
-    let foreign = foreign_word(error);
+    let foreign = foreign_word(error, command, is_program);
     let meant = [
         ContextKind::SuggestedSubcommand,
         ContextKind::SuggestedArg,
@@ -101,16 +101,26 @@ fn suggestion(error: &mut clap::Error) -> String {
 }
 
 /// What a command or an option is called here, where it is another program's.
-fn foreign_word(error: &clap::Error) -> Option<&'static str> {
+fn foreign_word(error: &clap::Error, command: &Command, is_program: bool) -> Option<&'static str> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(name)) => Some(name.as_str()),
         _ => None,
     };
     if let Some(name) = text(ContextKind::InvalidSubcommand) {
-        return foreign_words::command(name);
+        return foreign_words::command(name).filter(|_| is_program);
     }
     let option = text(ContextKind::InvalidArg)?.split('=').next()?;
-    (error.kind() == ErrorKind::UnknownArgument).then(|| foreign_words::option(option))?
+    let here =
+        (error.kind() == ErrorKind::UnknownArgument).then(|| foreign_words::option(option))??;
+    // Only where the command has what is named.
+    let named = here.split(' ').find_map(|word| word.strip_prefix("--"));
+    let named = named.map(|word| word.trim_end_matches(','));
+    let has = |name| {
+        command
+            .get_arguments()
+            .any(|own| own.get_long() == Some(name))
+    };
+    named.is_none_or(has).then_some(here)
 }
 
 fn sentence(text: &str) -> String {

@@ -106,8 +106,17 @@ impl Location {
         location.map_err(|detail| invalid(&shown(text), detail))
     }
 
-    /// Whether both lead to the same directory, or to the same part of a bucket or a host.
+    /// Whether both lead to the same directory, or to the same part of a bucket or a host, by their texts: a
+    /// disk that does not answer is not asked.
     pub fn is_same_place(&self, other: &Location) -> bool {
+        match (self, other) {
+            (Location::Local(one), Location::Local(two)) => one.components().eq(two.components()),
+            _ => self == other,
+        }
+    }
+
+    /// The same, links followed.
+    pub fn leads_to_same_place(&self, other: &Location) -> bool {
         match (self, other) {
             (Location::Local(one), Location::Local(two)) => {
                 // Where one of them is not there, its text is all there is.

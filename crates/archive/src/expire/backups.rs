@@ -60,7 +60,8 @@ pub(super) fn retained(
     retained.has_backup = true;
     retained.is_fulfilled = is_fulfilled(&along, retention, cutoff, expired_fulls);
     let oldest = keep(&mut retained, &along, retention, cutoff).unwrap_or(now);
-    let is_alive = |head: &Head| head.last >= oldest || facts.competing.contains(&head.timeline);
+    let is_alive =
+        |head: &Head| head.last >= oldest || facts.competing.contains_key(&head.timeline);
     for head in heads.filter(is_alive) {
         keep(
             &mut retained,

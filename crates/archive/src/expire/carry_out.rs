@@ -78,7 +78,7 @@ async fn decide_again(
     request: &ExpireRequest,
     plan: &Plan,
 ) -> Result<(Inventory, Plan), ArchiveError> {
-    let inventory = inventory::read(repository).await?;
+    let inventory = inventory::read_for(repository, request).await?;
     // WAL that has arrived since then is not from the future.
     let mut again = decide(&inventory, request, plan.now.max(Timestamp::now()))?;
     again.restrict_to(plan);

@@ -9,7 +9,9 @@ use super::ExpireRequest;
 use super::backups::{Retained, of_cluster, retained};
 use super::facts::{ClusterFacts, Finished, Inventory, LabelFacts, LabelState, time_of};
 use super::heads::last_activity;
-use super::plan::{AsidePart, BackupPlan, BackupState, ClusterPlan, Reason, WalReason, parts};
+use super::plan::{
+    AsidePart, BackupPlan, BackupState, ClusterPlan, CompetingTimeline, Reason, WalReason, parts,
+};
 use super::wal::{self, Needs};
 
 /// Why each label stays, and which are replayed from.
@@ -216,7 +218,7 @@ impl Decision {
         ClusterPlan {
             cluster: name,
             superseded: is_superseded,
-            competing: facts.competing.iter().map(|timeline| timeline.0).collect(),
+            competing: facts.competing.iter().map(CompetingTimeline::of).collect(),
             removed_wal: parts(&sorted.removed),
             kept_wal: sorted.kept,
             removed_aside: match asks_for_aside {

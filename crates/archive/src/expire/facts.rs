@@ -1,6 +1,6 @@
 //! What retention is decided by, as plain data.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
@@ -30,8 +30,8 @@ pub(crate) struct ClusterFacts {
     pub(crate) packs: Vec<PackName>,
     pub(crate) timelines: Timelines,
     /// Timelines that went on at the same time, of which a restore asks which is meant; none where that is
-    /// known.
-    pub(crate) competing: BTreeSet<TimelineId>,
+    /// known. With the segment from which one is set aside that another one has left.
+    pub(crate) competing: BTreeMap<TimelineId, Option<SegmentName>>,
     pub(crate) aside: Vec<(AsideLabel, Vec<WalEntry>)>,
     pub(crate) packs_aside: Vec<(AsideLabel, PackName)>,
 }

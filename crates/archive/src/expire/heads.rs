@@ -40,7 +40,7 @@ pub(super) fn heads(facts: &ClusterFacts, own: &[&Finished]) -> Vec<Head> {
     let mut heads: Vec<Head> = activities
         .iter()
         .filter(|&(&timeline, activity)| {
-            facts.competing.contains(&timeline) || !is_left(timeline, activity.last)
+            facts.competing.contains_key(&timeline) || !is_left(timeline, activity.last)
         })
         .map(|(&timeline, activity)| Head {
             timeline,

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use walzip_pgformat::TimelineId;
+use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::layout::{BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PINNED};
 use walzip_repo::{BackupLabel, ClusterIdentity, LabelObject, RepoError, Repository, WalEntry};
 
+use super::ExpireRequest;
 use super::facts::{ClusterFacts, Finished, Inventory, LabelFacts, LabelState, time_of};
 use crate::archived_wal::ArchivedWal;
 use crate::backup_record::{BackupRecord, of_another};
@@ -19,6 +21,12 @@ type Objects = BTreeMap<String, LabelObject>;
 
 /// Reads what is in the repository. Where anything of its clusters is not known, nothing is.
 pub(super) async fn read(repository: &Repository) -> Result<Inventory, ArchiveError> {
+    Ok(read_with_parts(repository).await?.0)
+}
+
+async fn read_with_parts(
+    repository: &Repository,
+) -> Result<(Inventory, Vec<Repository>), ArchiveError> {
     let parts = repository.read_clusters().await?.complete()?;
     let mut inventory = Inventory::default();
     for part in &parts {
@@ -30,7 +38,21 @@ pub(super) async fn read(repository: &Repository) -> Result<Inventory, ArchiveEr
     let labels = read_each(listed, read).await;
     inventory.labels = labels.into_iter().collect::<Result<_, _>>()?;
     note_missing_references(&mut inventory.labels);
-    for (part, facts) in parts.iter().zip(&mut inventory.clusters) {
+    Ok((inventory, parts))
+}
+
+/// The same, and for a retention which timelines went on at the same time: WAL is read for that.
+pub(super) async fn read_for(
+    repository: &Repository,
+    request: &ExpireRequest,
+) -> Result<Inventory, ArchiveError> {
+    let (mut inventory, parts) = read_with_parts(repository).await?;
+    // The older clusters, from before an upgrade, have come to their end.
+    if let (true, Some(part), Some(facts)) = (
+        request.set.is_empty(),
+        parts.last(),
+        inventory.clusters.last_mut(),
+    ) {
         facts.competing = competing(part, facts, &inventory.labels).await?;
     }
     Ok(inventory)
@@ -41,19 +63,24 @@ async fn competing(
     part: &Repository,
     facts: &ClusterFacts,
     labels: &[LabelFacts],
-) -> Result<BTreeSet<TimelineId>, ArchiveError> {
+) -> Result<BTreeMap<TimelineId, Option<SegmentName>>, ArchiveError> {
     let finished = labels.iter().filter_map(LabelFacts::finished);
     let backups: Vec<&Finished> = finished
         .filter(|finished| finished.cluster == facts.cluster)
         .collect();
     let Some(newest) = backups.last() else {
-        return Ok(BTreeSet::new());
+        return Ok(BTreeMap::new());
     };
     let wal = ArchivedWal::of(&facts.wal, newest.segment_size_bytes);
     let mut candidates: BTreeSet<TimelineId> = wal.timelines().collect();
     candidates.extend(backups.iter().map(|backup| backup.stop.timeline));
-    if candidates.len() < 2 {
-        return Ok(BTreeSet::new());
+    let is_lost = !facts
+        .timelines
+        .without_history(candidates.iter().copied())
+        .is_empty();
+    // Where a history is lost, what leads where is not known, and the WAL stays.
+    if candidates.len() < 2 || is_lost {
+        return Ok(BTreeMap::new());
     }
     let branches = Branches {
         repository: part,
@@ -64,10 +91,11 @@ async fn competing(
     let candidates: Vec<TimelineId> = candidates.into_iter().collect();
     let choice = branches.choose(&candidates, None).await?;
     let Some(choice) = choice.filter(|choice| !choice.competing.is_empty()) else {
-        return Ok(BTreeSet::new());
+        return Ok(BTreeMap::new());
     };
-    let others = choice.competing.iter().map(|other| other.timeline);
-    Ok(others.chain([choice.timeline]).collect())
+    let others = choice.competing.iter();
+    let others = others.map(|other| (other.timeline, other.own_from));
+    Ok(others.chain([(choice.timeline, None)]).collect())
 }
 
 async fn cluster(part: &Repository) -> Result<ClusterFacts, ArchiveError> {
@@ -88,7 +116,7 @@ async fn cluster(part: &Repository) -> Result<ClusterFacts, ArchiveError> {
         wal,
         packs: listing.packs.into_iter().map(|pack| pack.name).collect(),
         timelines,
-        competing: BTreeSet::new(),
+        competing: BTreeMap::new(),
         aside,
         packs_aside,
     })

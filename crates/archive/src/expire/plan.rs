@@ -8,7 +8,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::Serialize;
 use walzip_pgformat::TimelineId;
-use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_repo::{AsideLabel, BackupLabel, ClusterIdentity, PackName};
 
 /// What `expire` does.
@@ -127,7 +127,7 @@ pub struct ClusterPlan {
     /// An older cluster of which nothing is retained, because the newest one fulfils the retention.
     pub superseded: bool,
     /// Timelines that went on at the same time: the retention is kept along each.
-    pub competing: Vec<u32>,
+    pub competing: Vec<CompetingTimeline>,
     /// The WAL that is removed, in the order of its removal.
     pub removed_wal: Vec<WalPart>,
     /// The WAL that is kept, by the reasons.
@@ -141,6 +141,24 @@ pub struct ClusterPlan {
     /// The packs that hold some of the WAL that is removed, and nothing else.
     #[serde(skip)]
     pub(crate) packs: Vec<PackName>,
+}
+
+/// A timeline that went on beside another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CompetingTimeline {
+    /// Its number.
+    pub timeline: u32,
+    /// Where another one has left it: the segment from which what it has for itself is set aside.
+    pub set_aside_from: Option<String>,
+}
+
+impl CompetingTimeline {
+    pub(super) fn of((timeline, from): (&TimelineId, &Option<SegmentName>)) -> CompetingTimeline {
+        CompetingTimeline {
+            timeline: timeline.0,
+            set_aside_from: from.as_ref().map(ToString::to_string),
+        }
+    }
 }
 
 /// A WAL file that is removed.

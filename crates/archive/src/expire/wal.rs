@@ -253,7 +253,7 @@ mod tests {
             wal: (0..10).map(|number| entry(number, number != 3)).collect(),
             packs: packs.to_vec(),
             timelines: Timelines::default(),
-            competing: std::collections::BTreeSet::new(),
+            competing: std::collections::BTreeMap::new(),
             aside: Vec::new(),
             packs_aside: Vec::new(),
         };

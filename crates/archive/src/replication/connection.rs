@@ -16,7 +16,6 @@ use walzip_pgformat::{Lsn, SystemId, TimelineId};
 use super::settings::{ConnectionSettings, Host};
 use super::tls::{self, Secured, Session, Way};
 use super::{ServerError, SqlError, TlsFault};
-use crate::needed_paths::is_needed;
 
 /// No message of this protocol needs more; a length beyond it is damage or not PostgreSQL.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -298,9 +297,7 @@ impl Connection {
         match message {
             Message::NoticeResponse(body) => {
                 let notice = SqlError::read(body.fields()).map_err(malformed)?;
-                if let Some(path) = notice.left_out_of_backup()
-                    && is_needed(path.as_bytes())
-                {
+                if let Some(path) = notice.needed_and_left_out() {
                     return Err(ServerError::NeededLink(path.to_owned()));
                 }
                 match notice.severity.as_str() {

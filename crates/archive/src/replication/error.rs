@@ -10,6 +10,7 @@ use postgres_protocol::message::backend::ErrorFields;
 use rustls::CertificateError;
 
 use super::tls_settings::SslMode;
+use crate::needed_paths::is_needed;
 
 /// A failed exchange with a server.
 #[derive(Debug, thiserror::Error)]
@@ -200,20 +201,21 @@ impl SqlError {
         Ok(error)
     }
 
-    /// What a base backup leaves out, by its path in the data directory: `skipping special file
-    /// "./base/16384"`, in the server's language (`sendDir`, src/backend/backup/basebackup.c, before 15
-    /// src/backend/replication/basebackup.c).
-    pub(super) fn left_out_of_backup(&self) -> Option<&str> {
+    /// What a base backup leaves out although the cluster is not whole without it, by the path in quotes: `skipping
+    /// special file "./base/16384"`, in the server's language (`sendDir`, src/backend/backup/basebackup.c,
+    /// before 15 src/backend/replication/basebackup.c). What is not below the data directory is in a tablespace.
+    pub(super) fn needed_and_left_out(&self) -> Option<&str> {
+        const QUOTES: [char; 12] = [
+            '"', '\'', '«', '»', '“', '”', '„', '‘', '’', '‚', '「', '」',
+        ];
         if self.routine.as_deref() != Some("sendDir") {
             return None;
         }
-        let (at, skipped) = match self.message.find("./") {
-            Some(at) => (at, 2),
-            None => (self.message.find("pg_tblspc/")?, 0),
-        };
-        let path = self.message.get(at + skipped..)?;
-        // Whatever quotes the path in that language.
-        Some(path.trim_end_matches(|end: char| !end.is_alphanumeric()))
+        let path = self.message.split(QUOTES).nth(1)?.trim();
+        match path.strip_prefix("./") {
+            Some(path) => is_needed(path.as_bytes()).then_some(path),
+            None => Some(path),
+        }
     }
 }
 
@@ -269,17 +271,26 @@ mod tests {
         for (message, path) in [
             ("skipping special file \"./base/16384\"", "base/16384"),
             ("überspringe besondere Datei »./pg_xact«", "pg_xact"),
+            ("ignore le fichier spécial « ./global/1262 »", "global/1262"),
             (
-                "skipping special file \"pg_tblspc/1/PG_16_2/5\"",
-                "pg_tblspc/1/PG_16_2/5",
+                "スペシャルファイル\"./pg_xact\"をスキップしています",
+                "pg_xact",
+            ),
+            (
+                "skipping special file \"/mnt/fast/PG_16_2/5\"",
+                "/mnt/fast/PG_16_2/5",
             ),
         ] {
-            assert_eq!(warning("sendDir", message).left_out_of_backup(), Some(path));
-            assert_eq!(warning("sendFile", message).left_out_of_backup(), None);
+            let found = |routine| {
+                warning(routine, message)
+                    .needed_and_left_out()
+                    .map(str::to_owned)
+            };
+            assert_eq!(found("sendDir").as_deref(), Some(path));
+            assert_eq!(found("sendFile"), None);
         }
-        assert_eq!(
-            warning("sendDir", "something else").left_out_of_backup(),
-            None
-        );
+        for other in ["something else", "skipping special file \"./log\""] {
+            assert_eq!(warning("sendDir", other).needed_and_left_out(), None);
+        }
     }
 }

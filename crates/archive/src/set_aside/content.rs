@@ -42,24 +42,35 @@ impl PackedHashes {
     }
 }
 
-/// Whether the archive has something else under a name than what is set aside. The same content is no hindrance,
-/// in a pack or encoded in another way.
-pub(super) async fn has_other(
+/// What the archive has under the name of something that is set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Archived {
+    Nothing,
+    /// The same content, in a pack or encoded in another way.
+    Same,
+    Other,
+}
+
+/// Compares what is archived under a name with what is set aside.
+pub(super) async fn compare(
     repository: &Repository,
     label: AsideLabel,
     name: &str,
-) -> Result<bool, ArchiveError> {
+) -> Result<Archived, ArchiveError> {
     let Some(stored) = StoredWal::get(repository, name).await? else {
-        return Ok(false);
+        return Ok(Archived::Nothing);
     };
     let Some(aside) = repository.get_aside(label, name).await? else {
-        return Ok(true);
+        return Ok(Archived::Other);
     };
     if matches!(&stored, StoredWal::Single(object) if *object == aside) {
-        return Ok(false);
+        return Ok(Archived::Same);
     }
     let archived = stored.content_hash(name).await?;
-    Ok(StoredWal::Single(aside).content_hash(name).await? != archived)
+    match StoredWal::Single(aside).content_hash(name).await? == archived {
+        true => Ok(Archived::Same),
+        false => Ok(Archived::Other),
+    }
 }
 
 /// BLAKE3 of what the archive has under a name.

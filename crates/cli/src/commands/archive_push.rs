@@ -54,10 +54,11 @@ pub fn run(args: ArchivePushArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
     let places = args.repo.places(&config, Some(ARCHIVE_TIMEOUT))?;
     let count = config.repositories().len();
-    if let ([place], 2..) = (places.as_slice(), count) {
+    // By a flag, somebody has meant it.
+    let is_by_variable = std::env::var_os("WALZIP_REPO").is_some();
+    if let ([place], 2.., true) = (places.as_slice(), count, is_by_variable) {
         tracing::warn!(
-            "the file goes into {place} alone, and the configuration file has {count} repositories: --repo or \
-             WALZIP_REPO names one"
+            "WALZIP_REPO is set: the file goes into {place} alone, and the configuration file has {count} repositories"
         );
     }
     let data_directory = asynchronous::data_directory_of(&args.path);

@@ -51,6 +51,7 @@ pub fn run(args: CheckArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
     config.check_values()?;
     let places = args.repo.places(&config, None)?;
+    repo_args::refuse_the_same(&places, Location::leads_to_same_place)?;
     let settings = args.connection.settings(&config)?;
     let timeout = Duration::from_secs(args.archive_timeout);
     each(&places, |place| check_one(place, &settings, timeout))

@@ -6,9 +6,10 @@ use std::num::NonZeroU32;
 
 use jiff::SignedDuration;
 use walzip_archive::expire::{
-    BackupState, ClusterPlan, ExpireRequest, Plan, Retention, expire, plan_expire,
+    BackupState, ClusterPlan, CompetingTimeline, ExpireRequest, Plan, Retention, expire,
+    plan_expire,
 };
-use walzip_repo::BackupLabel;
+use walzip_repo::{BackupLabel, Location};
 
 use crate::config::Config;
 use crate::duration::duration;
@@ -102,6 +103,8 @@ pub fn run(args: ExpireArgs) -> Result<(), CommandError> {
         // A label is one repository's.
         false => vec![args.repo.sole_place(&config)?],
     };
+    // What the one keeps, the other would remove.
+    repo_args::refuse_the_same(&places, Location::leads_to_same_place)?;
     let is_given = args.retention_full.is_some() || args.retention_window.is_some();
     if places.len() > 1 && is_given {
         let message = "a retention is one repository's, and the configuration file has several";
@@ -110,6 +113,7 @@ pub fn run(args: ExpireArgs) -> Result<(), CommandError> {
     }
     let plans = each(&places, |place| {
         let plan = expire_one(&args, place)?;
+        plan.clusters.iter().for_each(warn_of_competing);
         if !args.json {
             let is_done = args.confirm;
             let text = Text {
@@ -286,16 +290,32 @@ fn write_cluster(f: &mut fmt::Formatter<'_>, cluster: &ClusterPlan, remove: &str
             cluster.cluster
         )?;
     }
-    if !cluster.competing.is_empty() {
-        let timelines: Vec<String> = cluster.competing.iter().map(u32::to_string).collect();
-        writeln!(
-            f,
-            "timelines {} went on at the same time, and which of them is production is not known: the retention is \
-             kept along each. \"walzip timeline set-aside\" moves away the one that is not",
-            timelines.join(" and ")
-        )?;
-    }
     Ok(())
+}
+
+/// Nothing expires any more that is younger than where they parted, until somebody decides.
+fn warn_of_competing(cluster: &ClusterPlan) {
+    if cluster.competing.is_empty() {
+        return;
+    }
+    let mut numbers = Vec::new();
+    let mut ways = Vec::new();
+    for CompetingTimeline {
+        timeline,
+        set_aside_from,
+    } in &cluster.competing
+    {
+        numbers.push(timeline.to_string());
+        let from = set_aside_from.as_ref();
+        let from = from.map_or_else(String::new, |from| format!(" --from {from}"));
+        ways.push(format!("\"walzip timeline set-aside {timeline}{from}\""));
+    }
+    tracing::warn!(
+        "timelines {} went on at the same time, and which of them is production is not known: the backups of each are \
+         kept, and the WAL since then. Set aside the one that is not: {}",
+        numbers.join(" and "),
+        ways.join(" or ")
+    );
 }
 
 fn state(state: BackupState) -> &'static str {

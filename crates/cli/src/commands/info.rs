@@ -297,16 +297,8 @@ fn write_timeline(f: &mut fmt::Formatter<'_>, wal: &TimelineWal) -> fmt::Result 
 }
 
 fn write_window(f: &mut fmt::Formatter<'_>, timeline: u32, window: &RecoveryWindow) -> fmt::Result {
-    // As a target time, a second that is shown is not before the backup ended.
-    let from = match window.from.time.subsec_nanosecond() {
-        0 => window.from.time,
-        _ => window
-            .from
-            .time
-            .saturating_add(SignedDuration::from_secs(1))
-            .unwrap_or(window.from.time),
-    };
-    let from = second(from);
+    // In full: as a target time, the second before would be refused.
+    let from = window.from.time;
     let to = &window.to;
     write!(
         f,

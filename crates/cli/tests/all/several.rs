@@ -78,11 +78,15 @@ fn one_repository_is_not_two() {
     for same in ["one", "one/", "./one/.", "link"] {
         let file = format!("repo = \"one\"\nrepo2 = \"two\"\nrepo3 = \"{same}\"\n");
         sandbox.write("walzip.toml", file.as_bytes());
-        for command in [
-            &["expire", "--confirm"][..],
+        let push = path_of(NAMES[0]);
+        let commands = [
+            &["expire", "--retention-full", "1"][..],
             &["verify"],
-            &["archive-push", &path_of(NAMES[0])],
-        ] {
+            &["archive-push", &push],
+        ];
+        // Links are followed where something is removed: a disk that does not answer keeps nobody waiting.
+        let count = if same == "link" { 1 } else { commands.len() };
+        for command in commands.into_iter().take(count) {
             let refused = sandbox.fails(27, &with(command));
             assert!(refused.contains("repositories 1 and 3"), "{refused}");
         }

@@ -1,7 +1,7 @@
 //! The life of an archive: servers write, fail over, are restored to earlier moments and upgraded;
 //! backups are taken, pinned, given up and damaged; objects are lost.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use jiff::{SignedDuration, Timestamp};
@@ -147,7 +147,7 @@ impl Life {
             },
             wal: Vec::new(),
             timelines: Timelines::default(),
-            competing: BTreeSet::new(),
+            competing: BTreeMap::new(),
             aside: Vec::new(),
             packs: Vec::new(),
             packs_aside: Vec::new(),
@@ -342,7 +342,9 @@ impl Life {
         if random.chance(50) {
             let lines = &self.trees[cluster].lines;
             let both = [production, copy].map(|line| TimelineId(lines[line].id));
-            self.inventory.clusters[cluster].competing.extend(both);
+            self.inventory.clusters[cluster]
+                .competing
+                .extend(both.map(|timeline| (timeline, None)));
         }
     }
 

@@ -168,7 +168,7 @@ impl<'a> Oracle<'a> {
             facts.wal.iter().any(|entry| is_segment(&entry.name))
                 || own.iter().any(|(_, of)| of.stop.timeline == timeline)
         };
-        for &timeline in facts.competing.iter().filter(|of| has_written(**of)) {
+        for &timeline in facts.competing.keys().filter(|of| has_written(**of)) {
             let goal = tree.index(timeline);
             let leads = |(_, of): &Own<'_>| {
                 let line = tree.index(of.stop.timeline);

@@ -195,9 +195,14 @@ fn an_expiry_keeps_both_of_two_that_may_be_meant() {
 
     let expire = ["expire", "--retention-full", "1", "--confirm"];
     for _ in 0..2 {
-        let told = succeed(&mut site.walzip(&expire));
+        let output = site.walzip(&expire).output().expect("walzip runs");
+        let told = said(&output);
         assert!(
             told.contains("timelines 1 and 2 went on at the same time"),
+            "{told}"
+        );
+        assert!(
+            told.contains("timeline set-aside 1 --from 0000000100"),
             "{told}"
         );
         assert!(told.contains("removed: backups 0"), "{told}");
