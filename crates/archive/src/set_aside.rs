@@ -245,9 +245,8 @@ pub async fn plan_put_back(
 pub async fn put_back(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {
     // A history first: it keeps others away from the number.
     for name in plan.names.iter().rev() {
-        match repository.copy_back(plan.label, name).await {
-            Err(error) => unless_same(repository, plan.label, name, error).await?,
-            Ok(()) => {}
+        if let Err(error) = repository.copy_back(plan.label, name).await {
+            unless_same(repository, plan.label, name, error).await?;
         }
     }
     let (packs, aside) = (repository.packs(), repository.packs_aside(plan.label));

@@ -174,11 +174,11 @@ pub struct SqlError {
     /// The message.
     pub message: String,
     /// The detail, if any.
-    pub detail: Option<String>,
+    pub detail: Option<Box<str>>,
     /// The hint, if any.
-    pub hint: Option<String>,
+    pub hint: Option<Box<str>>,
     /// The function of the server that said it.
-    pub routine: Option<String>,
+    pub routine: Option<Box<str>>,
 }
 
 impl SqlError {
@@ -192,9 +192,9 @@ impl SqlError {
                 b'V' => error.severity = value,
                 b'C' => error.sqlstate = value,
                 b'M' => error.message = value,
-                b'D' => error.detail = Some(value),
-                b'H' => error.hint = Some(value),
-                b'R' => error.routine = Some(value),
+                b'D' => error.detail = Some(value.into()),
+                b'H' => error.hint = Some(value.into()),
+                b'R' => error.routine = Some(value.into()),
                 _ => {}
             }
         }
@@ -265,7 +265,7 @@ mod tests {
     fn what_a_server_leaves_out_of_a_backup_is_named_in_any_language() {
         let warning = |routine: &str, message: &str| SqlError {
             message: message.to_owned(),
-            routine: Some(routine.to_owned()),
+            routine: Some(routine.into()),
             ..SqlError::default()
         };
         for (message, path) in [
