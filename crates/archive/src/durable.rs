@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(names(directory.path()), ["RECOVERYXLOG"]);
     }
 
-    /// Two at a time, both killed: the next two use what they have left.
+    /// Three at a time, all killed: the next three use what they have left.
     #[test]
     fn what_several_killed_processes_left_behind_is_used_again() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -218,7 +218,10 @@ impl Decision {
         ClusterPlan {
             cluster: name,
             superseded: is_superseded,
-            competing: facts.competing.iter().map(CompetingTimeline::of).collect(),
+            competing: match is_superseded {
+                true => Vec::new(),
+                false => facts.competing.iter().map(CompetingTimeline::of).collect(),
+            },
             removed_wal: parts(&sorted.removed),
             kept_wal: sorted.kept,
             removed_aside: match asks_for_aside {

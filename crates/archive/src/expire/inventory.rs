@@ -47,13 +47,10 @@ pub(super) async fn read_for(
     request: &ExpireRequest,
 ) -> Result<Inventory, ArchiveError> {
     let (mut inventory, parts) = read_with_parts(repository).await?;
-    // The older clusters, from before an upgrade, have come to their end.
-    if let (true, Some(part), Some(facts)) = (
-        request.set.is_empty(),
-        parts.last(),
-        inventory.clusters.last_mut(),
-    ) {
-        facts.competing = competing(part, facts, &inventory.labels).await?;
+    if request.set.is_empty() {
+        for (part, facts) in parts.iter().zip(&mut inventory.clusters) {
+            facts.competing = competing(part, facts, &inventory.labels).await?;
+        }
     }
     Ok(inventory)
 }

@@ -431,7 +431,7 @@ mod tests {
             "clusters": [{
                 "cluster": "15-7",
                 "superseded": false,
-                    "competing": [],
+                "competing": [],
                 "removed_wal": [{
                     "timeline": 1, "first": "a", "last": "b", "objects": 2, "stored_bytes": 4,
                 }],
