@@ -180,6 +180,14 @@ impl Browser {
         self.mouse("mouseReleased", at);
     }
 
+    /// Clicks on a link and waits until the page behind it is there. Until then the page may not
+    /// be asked anything: it goes, and what was asked of it fails.
+    pub fn follow(&mut self, selector: &str) {
+        self.events.clear();
+        self.click(selector);
+        self.wait_for("Page.loadEventFired");
+    }
+
     fn mouse(&mut self, kind: &str, (x, y): (f64, f64)) {
         let button = if kind == "mouseMoved" { "none" } else { "left" };
         let params = json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": 1 });
