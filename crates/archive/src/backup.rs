@@ -6,6 +6,14 @@
 //! written. Before that what was stored is read back, and all WAL that it needs is in the
 //! repository: a backup that is listed can be restored.
 
+mod attempt;
+mod copying;
+mod data_directory;
+mod databases;
+mod required_wal;
+pub(crate) mod source_server;
+mod wal_wait;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,35 +25,34 @@ use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
 use walzip_pgformat::control_file::ControlFile;
 use walzip_repo::{BackupLabel, BackupType, BackupWriter, Pin, Repository};
 
-use crate::backup_attempt::{self, Wanted};
-use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE};
-use crate::backup_record::{
+use crate::archived::own_history;
+use crate::archived::own_wal::{self, Replayed};
+use crate::backup::attempt::Wanted;
+pub use crate::backup::copying::CopyMethod;
+use crate::backup::copying::Request;
+use crate::backup::databases::Database;
+use crate::backup::required_wal::required_wal;
+use crate::backup::source_server::{Acknowledgement, Server};
+use crate::backups::backup_files::{BACKUP_LABEL, CONTROL_FILE};
+use crate::backups::backup_record::{
     ArchiveRecord, BackupRecord, BlockHashesRecord, DatabaseRecord, FilesRecord, Moment,
     ObjectRecord,
 };
-use crate::backup_stream;
-use crate::chunks::cutter::Cut;
-use crate::chunks::index::{Chunk, Index, StoredTable};
-use crate::chunks::kept::{How, Kept};
-use crate::chunks::pack::PACK_BYTES;
-use crate::chunks::prior::Prior;
-use crate::chunks::sources::Referred;
-use crate::chunks::writing::{Earlier, Encoding, Packed};
-pub use crate::copying::CopyMethod;
-use crate::copying::{self, Request};
-use crate::databases::{self, Database};
+use crate::backups::backup_stream;
+use crate::backups::chunks::cutter::Cut;
+use crate::backups::chunks::index::{Chunk, Index, StoredTable};
+use crate::backups::chunks::kept::{How, Kept};
+use crate::backups::chunks::pack::PACK_BYTES;
+use crate::backups::chunks::prior::Prior;
+use crate::backups::chunks::sources::Referred;
+use crate::backups::chunks::writing::{Earlier, Encoding, Packed};
+use crate::backups::pg_manifest::{ManifestError, PgManifest, WalRange};
+use crate::coding::workers;
 use crate::error::ArchiveError;
-use crate::own_history;
-use crate::own_wal::{self, Replayed};
-use crate::pg_manifest::{ManifestError, PgManifest, WalRange};
 use crate::progress::{Phase, Progress};
-use crate::replication::{Connection, ConnectionSettings, ManifestChecksums, ServerError};
-use crate::required_wal::required_wal;
 use crate::restore;
-use crate::server::{self, Acknowledgement, Server};
-use crate::tablespaces::{self, Tablespaces};
-use crate::wal_wait;
-use crate::workers;
+use crate::server::replication::{Connection, ConnectionSettings, ManifestChecksums, ServerError};
+use crate::server::tablespaces::{self, Tablespaces};
 
 /// How to take a backup.
 #[derive(Clone, Debug)]
@@ -120,11 +127,11 @@ pub async fn backup(
     options: &BackupOptions,
 ) -> Result<BackupRecord, ArchiveError> {
     let progress = &options.progress;
-    let (repository, server, sql) = server::inspect(repository, settings).await?;
+    let (repository, server, sql) = source_server::inspect(repository, settings).await?;
     let (repository, server) = (&repository, &server);
     progress.begin(Phase::CheckingArchiving, 0);
     let prior = Prior::choose(repository, options.backup_type).await?;
-    let (writer, kept) = backup_attempt::start(repository, wanted(options), prior.as_ref()).await?;
+    let (writer, kept) = attempt::start(repository, wanted(options), prior.as_ref()).await?;
     let (label, attempt) = (writer.label().clone(), writer.attempt());
     let taken = take(
         repository,
@@ -138,10 +145,10 @@ pub async fn backup(
     match taken {
         Ok(record) => {
             let stored = (&record, options.pack_bytes);
-            backup_attempt::remove_others(repository, (&label, attempt), stored).await;
+            attempt::remove_others(repository, (&label, attempt), stored).await;
             Ok(record)
         }
-        Err(error) => Err(backup_attempt::failed(repository, (&label, attempt), error).await),
+        Err(error) => Err(attempt::failed(repository, (&label, attempt), error).await),
     }
 }
 
@@ -275,7 +282,7 @@ async fn check_archiving(
     server: &Server,
 ) -> Result<(), ArchiveError> {
     let wait = (options.archive_timeout, Acknowledgement::NotAwaited);
-    match server::check_archiving(repository, settings, server, wait).await {
+    match source_server::check_archiving(repository, settings, server, wait).await {
         // What would be found now is found after the copy.
         Err(error @ ArchiveError::SwitchRefused(_)) => {
             tracing::warn!("while the copy begins: {error}");
@@ -332,8 +339,8 @@ impl Before {
         Ok(Before {
             tablespaces: tablespaces::names(sql).await?,
             databases: databases::list(sql).await?,
-            summarizes_wal: server::summarizes_wal(sql).await?,
-            time: server::clock(sql).await?,
+            summarizes_wal: source_server::summarizes_wal(sql).await?,
+            time: source_server::clock(sql).await?,
             replayed: replayed(sql, server).await?,
         })
     }
@@ -342,7 +349,7 @@ impl Before {
 /// Of a standby: how far it has replayed.
 async fn replayed(sql: &mut Connection, server: &Server) -> Result<Option<Replayed>, ArchiveError> {
     match server.in_recovery {
-        true => Ok(server::replayed(sql).await?),
+        true => Ok(source_server::replayed(sql).await?),
         false => Ok(None),
     }
 }
@@ -403,7 +410,7 @@ async fn copy(
     let stop = Moment {
         lsn: copy.end.lsn,
         timeline: copy.end.timeline,
-        time: server::clock(sql).await?,
+        time: source_server::clock(sql).await?,
     };
     let after = replayed(sql, server).await?;
     copy.sql.close().await;

@@ -4,17 +4,17 @@ use std::io::{self, Read, Write};
 
 use walzip_repo::{BackupLabel, Repository};
 
-use crate::backup_files::{Entry, FileSink};
-use crate::backup_record::{BackupRecord, ListedBackup};
-use crate::backup_stream;
-use crate::chunks::packed::Packed;
-use crate::chunks::reading;
+use crate::backups::backup_files::{Entry, FileSink};
+use crate::backups::backup_record::{BackupRecord, ListedBackup};
+use crate::backups::backup_stream;
+use crate::backups::chunks::packed::Packed;
+use crate::backups::chunks::reading;
+use crate::backups::pg_manifest::PgManifest;
+use crate::backups::proven_copy;
+use crate::backups::tar_files;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
-use crate::pg_manifest::PgManifest;
-use crate::proven_copy;
 use crate::restore::read_manifest;
-use crate::tar_files;
 
 /// A file that was got.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use walzip_repo::Repository;
 
+pub use crate::backup::source_server::Arrival;
+use crate::backup::source_server::{self, Acknowledgement};
 use crate::error::ArchiveError;
-use crate::replication::ConnectionSettings;
-pub use crate::server::Arrival;
-use crate::server::{self, Acknowledgement};
-use crate::timeline_info;
-pub use crate::timeline_info::MissingWal;
+use crate::info::timeline_info;
+pub use crate::info::timeline_info::MissingWal;
+use crate::server::replication::ConnectionSettings;
 
 /// What `check` has found.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub async fn check(
     settings: &ConnectionSettings,
     timeout: Duration,
 ) -> Result<Checked, ArchiveError> {
-    let (part, server, sql) = server::inspect(repository, settings).await?;
+    let (part, server, sql) = source_server::inspect(repository, settings).await?;
     sql.close().await;
     // Whoever else brings WAL here: PostgreSQL keeps it for an archiver that has nothing to call.
     let archiver = &server.archiver;
@@ -35,7 +35,7 @@ pub async fn check(
         return Err(ArchiveError::NoArchiveCommand);
     }
     let wait = (timeout, Acknowledgement::Awaited);
-    let arrival = server::check_archiving(&part, settings, &server, wait).await?;
+    let arrival = source_server::check_archiving(&part, settings, &server, wait).await?;
     let missing = match arrival {
         None => None,
         Some(_) => {

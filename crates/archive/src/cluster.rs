@@ -1,5 +1,9 @@
 //! Which cluster a data directory holds, or a server runs.
 
+pub(crate) mod choice;
+pub(crate) mod placement;
+pub(crate) mod running_server;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,9 +11,10 @@ use std::time::Duration;
 use walzip_pgformat::control_file::{ControlFile, ControlFileError};
 use walzip_repo::{ClusterIdentity, RepoError, Repository};
 
+use crate::coding;
 use crate::error::ArchiveError;
-use crate::replication::{Connection, ConnectionSettings, Mode};
-use crate::{coding, regular_file};
+use crate::files::regular_file;
+use crate::server::replication::{Connection, ConnectionSettings, Mode};
 
 /// How often a control file is read again that seems to be in the middle of a write.
 const READ_ATTEMPTS: usize = 5;

@@ -1,5 +1,11 @@
 //! The codec, called where it does not hold up the tasks of the runtime.
 
+pub(crate) mod decoding;
+pub mod members;
+pub(crate) mod pack_header;
+pub(crate) mod two_threads;
+pub(crate) mod workers;
+
 use std::io::{self, Write};
 use std::panic::resume_unwind;
 
@@ -8,8 +14,8 @@ use walzip_codec::{DecodeError, EncodeError, Encoder, Header, Level};
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::{EdgeReader, SegmentHeader};
 
+use crate::coding::members::{EncodedMember, Members};
 use crate::error::ArchiveError;
-use crate::members::{EncodedMember, Members};
 
 /// Runs work that computes or blocks on a thread for such work.
 pub(crate) async fn off_the_runtime<T: Send + 'static>(

@@ -1,6 +1,8 @@
 //! Errors, told apart by what the caller can do about them.
 
 mod occupied_directory;
+pub(crate) mod other_branch;
+pub(crate) mod time_error;
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -12,13 +14,13 @@ use walzip_pgformat::wal_file_name::WalFileNameError;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, ClusterIdentity, RepoError};
 
-use crate::archiver::Archiver;
-use crate::content::ContentError;
-use crate::other_branch::OtherBranch;
-use crate::replication::ServerError;
-use crate::tablespace_record::TablespaceRecord;
-use crate::time_error::TimeError;
-use crate::wal_end::{WalEnd, shown};
+use crate::error::other_branch::{OtherBranch, went_on};
+use crate::error::time_error::TimeError;
+use crate::server::archiver::Archiver;
+use crate::server::replication::ServerError;
+use crate::server::tablespace_record::TablespaceRecord;
+use crate::wal::content::ContentError;
+use crate::wal::wal_end::{WalEnd, shown};
 
 pub use occupied_directory::OccupiedDirectory;
 use occupied_directory::listed;
@@ -570,21 +572,6 @@ fn born_at(born: &Option<Timestamp>) -> String {
         Some(born) => format!(", born at {},", shown(*born)),
         None => String::new(),
     }
-}
-
-fn went_on(others: &[OtherBranch]) -> String {
-    let other = |other: &OtherBranch| {
-        let until = match other.last {
-            Some(last) => format!("until {} at least", shown(last)),
-            None => "for a time that cannot be read".to_owned(),
-        };
-        format!(
-            "timeline {} went on after {}, {until}",
-            other.timeline, other.parted_at
-        )
-    };
-    let others: Vec<String> = others.iter().map(other).collect();
-    format!(": {}", others.join("; "))
 }
 
 fn numbers(timelines: &[TimelineId]) -> String {

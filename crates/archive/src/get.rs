@@ -8,6 +8,11 @@
 //! A segment whose replay would take the directory of another cluster is not delivered, nor one in which a
 //! recovery to a time would end before it is expected to.
 
+pub mod ahead;
+pub(crate) mod clock_guard;
+pub mod early_end;
+pub(crate) mod tablespace_guard;
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,15 +23,18 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, Repository, WalPacks};
 
-use crate::clock_guard::ClockGuard;
+use crate::archived::stored_wal::StoredWal;
+use crate::archived::timelines::Timelines;
+use crate::cluster;
+use crate::coding;
 use crate::coding::Beginning;
 use crate::error::ArchiveError;
-use crate::expected_end::ExpectedEnd;
+use crate::files::durable;
+use crate::get::clock_guard::ClockGuard;
+use crate::get::tablespace_guard::TablespaceGuard;
 use crate::packs::{Before, Undecoded, is_damage};
-use crate::stored_wal::StoredWal;
-use crate::tablespace_guard::TablespaceGuard;
-use crate::timelines::Timelines;
-use crate::{cluster, coding, content, durable};
+use crate::wal::content;
+use crate::wal::expected_end::ExpectedEnd;
 
 /// How to get.
 #[derive(Clone, Debug, Default)]

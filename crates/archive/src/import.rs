@@ -24,11 +24,13 @@ use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{ClusterIdentity, Repository};
 
+use crate::cluster::choice::ClusterChoice;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
+use crate::push::unfinished_segment;
 use crate::push::{PushOptions, PushOutcome, Pushed, WalFile};
-use crate::{ClusterChoice, content, unfinished_segment};
+use crate::wal::content;
 pub use findings::{Finding, FindingKind};
 use findings::{Trouble, found_by_search};
 use plan::{Part, Plan, Task};

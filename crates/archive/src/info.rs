@@ -3,6 +3,8 @@
 //! The field names are what scripts read: they are added to, never renamed.
 
 mod backups;
+pub(crate) mod growth;
+pub(crate) mod timeline_info;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -11,18 +13,17 @@ use walzip_repo::{ClusterIdentity, RepoError, Repository, WalEntry};
 
 pub use self::backups::BackupInfo;
 use self::backups::{Described, backup_info};
-use crate::backup_objects::AllObjects;
-use crate::backup_record::{BackupRecord, ListedBackup, of_another};
+use crate::archived::packed_times::PackedTimes;
+use crate::archived::wal_index::{self, TimelineWal};
+use crate::backups::backup_objects::AllObjects;
+use crate::backups::backup_record::{BackupRecord, ListedBackup, of_another};
 use crate::error::ArchiveError;
-use crate::growth::Growth;
-use crate::packed_times::PackedTimes;
+use crate::info::growth::Growth;
 use crate::pins;
 use crate::read_each::read_each;
 use crate::receive::ReceiveState;
 use crate::set_aside::{self, SetAside};
-use crate::timeline_info;
 use crate::verify::LastVerified;
-use crate::wal_index::{self, TimelineWal};
 
 /// The content of a repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -243,11 +244,11 @@ async fn describe(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backup_objects::DamagedObject;
-    use crate::backup_record::Moment;
-    use crate::tablespace_record::TablespaceRecord;
-    use crate::wal_end::WalEnd;
-    use crate::wal_index::{RecoveryWindow, SegmentRange};
+    use crate::archived::wal_index::{RecoveryWindow, SegmentRange};
+    use crate::backups::backup_objects::DamagedObject;
+    use crate::backups::backup_record::Moment;
+    use crate::server::tablespace_record::TablespaceRecord;
+    use crate::wal::wal_end::WalEnd;
     use walzip_pgformat::{Lsn, TimelineId};
     use walzip_repo::{BackupType, Pin};
 

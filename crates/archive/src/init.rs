@@ -8,8 +8,8 @@ use walzip_repo::{
 };
 
 pub use crate::cluster::Source;
+use crate::cluster::placement;
 use crate::error::ArchiveError;
-use crate::placement;
 
 /// What `init` or `upgrade` did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,11 @@
 //! Under a name that is taken, identical content is a success (an earlier attempt whose answer
 //! was lost), different content is an error.
 
+pub mod ahead;
+pub(crate) mod archive_status;
+mod continuity;
+pub(crate) mod unfinished_segment;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,14 +25,18 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, PutOutcome, Repository};
 
-use crate::archived_wal::ArchivedWal;
+use crate::archived::archived_wal::ArchivedWal;
+use crate::archived::own_history;
+use crate::archived::settling;
+use crate::archived::stable_file::StableFile;
+use crate::archived::stored_wal::StoredWal;
+use crate::archived::wal_index;
+use crate::archived::wal_times::SegmentTimes;
+use crate::cluster;
 use crate::error::ArchiveError;
 use crate::packs;
 use crate::spool::FileFacts;
-use crate::stable_file::StableFile;
-use crate::stored_wal::StoredWal;
-use crate::wal_times::SegmentTimes;
-use crate::{cluster, content, continuity, own_history, unfinished_segment, wal_index};
+use crate::wal::content;
 
 /// How to push.
 #[derive(Clone, Debug)]
@@ -207,7 +216,7 @@ impl WalFile {
         if packs.is_empty() {
             match part.put_wal(&name, object).await? {
                 PutOutcome::Created => {
-                    packs::check_put(part, &name, &self.file, looked).await?;
+                    settling::check_put(part, &name, &self.file, looked).await?;
                     return Ok(pushed(PushOutcome::Stored, object_len));
                 }
                 PutOutcome::Exists => {}
@@ -215,9 +224,9 @@ impl WalFile {
         }
         let stored_bytes = compare(part, &name, &self.file).await?;
         // What is there may be this very put, whose answer was lost: it may contradict a pack too.
-        let may_be_packed = !packs.is_empty() || packs::is_long_ago(looked);
+        let may_be_packed = !packs.is_empty() || settling::is_long_ago(looked);
         if may_be_packed && part.find_single(&name).await?.is_some() {
-            let checked = packs::check_packed(part, &name, &self.file).await;
+            let checked = settling::check_packed(part, &name, &self.file).await;
             // What cannot be read contradicts nothing.
             checked.or_else(|error| match packs::is_damage(&error) {
                 true => Ok(()),

@@ -7,14 +7,14 @@ use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_pgformat::{Lsn, PAGE_SIZE, TimelineId};
 use walzip_repo::Repository;
 
-use crate::archived_wal::ArchivedWal;
+use crate::archived::archived_wal::ArchivedWal;
+use crate::archived::own_history::REBUILT;
+use crate::archived::stored_wal::StoredWal;
+use crate::archived::timelines::FIRST_TIMELINE;
+use crate::archived::wal_index;
+use crate::archived::wal_times::SegmentTimes;
 use crate::error::ArchiveError;
-use crate::own_history::REBUILT;
 use crate::push::{PushOptions, WalFile};
-use crate::stored_wal::StoredWal;
-use crate::timelines::FIRST_TIMELINE;
-use crate::wal_index;
-use crate::wal_times::SegmentTimes;
 
 /// A history, as PostgreSQL would have written it, but for the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@ use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::ClusterIdentity;
 
 use crate::error::ArchiveError;
-use crate::replication::{
+use crate::server::replication::{
     Connection, ConnectionSettings, Mode, NextTimeline, ServerError, SlotName, SlotPosition,
     WalStream, slot_restart,
 };

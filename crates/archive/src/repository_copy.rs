@@ -3,7 +3,7 @@
 use object_store::ObjectStore;
 use walzip_repo::{CopiedRepository, CopyRepositoryOptions, CopyStep, Repository, copy_repository};
 
-use crate::backup_objects;
+use crate::backups::backup_objects;
 use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
 

@@ -18,11 +18,11 @@ use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{AsideLabel, PackName, RepoError, Repository, WalEntry, WalListing};
 
 use self::content::Archived;
-use crate::backup_record::BackupRecord;
+use crate::archived::timelines::Timelines;
+use crate::archived::wal_index;
+use crate::archived::wal_times::SegmentTimes;
+use crate::backups::backup_record::BackupRecord;
 use crate::error::ArchiveError;
-use crate::timelines::Timelines;
-use crate::wal_index;
-use crate::wal_times::SegmentTimes;
 
 pub use from::plan_set_aside_from;
 use order::{Removed, histories_last, is_history, last_first};

@@ -17,12 +17,13 @@ use serde::Serialize;
 use walzip_pgformat::wal::SegmentEdges;
 use walzip_repo::{PutOutcome, Repository, WalEntry, WalPack};
 
+use crate::archived::neighbours::{Neighbours, NotContinued};
+use crate::archived::settling;
+use crate::archived::stored_wal::StoredWal;
+use crate::archived::wal_object;
 use crate::error::ArchiveError;
-use crate::neighbours::{Neighbours, NotContinued};
-use crate::packs::{self, PackReader};
+use crate::packs::PackReader;
 use crate::progress::{Phase, Progress};
-use crate::stored_wal::StoredWal;
-use crate::wal_object;
 use lacking::Lacking;
 pub use problem::Problem;
 use problem::is_of_one_file;
@@ -248,7 +249,7 @@ async fn copy_pack(
         .decode_all(async |member, decoded| {
             let (name, decoded) = (&member.name, decoded?);
             wal_object::prove_beginning(name, &decoded.beginning, from.cluster())?;
-            packs::compare(to, pack, member).await?;
+            settling::compare(to, pack, member).await?;
             neighbours.add(name, decoded.edges);
             Ok(())
         })

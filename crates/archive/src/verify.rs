@@ -8,6 +8,7 @@
 mod expired;
 mod notes;
 mod packs;
+mod promised;
 mod wal;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,16 +20,16 @@ use walzip_repo::encryption::KeyError;
 use walzip_repo::layout::CLUSTER_PREFIX;
 use walzip_repo::{BackupLabel, RepoError, Repository, WalEntry, WalPack};
 
-use crate::archived_wal::ArchivedWal;
-use crate::backup_objects;
-use crate::backup_record::{BackupRecord, ListedBackup, of_another};
-use crate::backup_stream;
+use crate::archived::archived_wal::ArchivedWal;
+use crate::archived::timelines::Timelines;
+use crate::archived::wal_index;
+use crate::backups::backup_objects;
+use crate::backups::backup_record::{BackupRecord, ListedBackup, of_another};
+use crate::backups::backup_stream;
 use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
-use crate::promised::Promised;
 use crate::restore;
-use crate::timelines::Timelines;
-use crate::wal_index;
+use crate::verify::promised::Promised;
 use expired::without_expired;
 pub(crate) use notes::LastVerified;
 use notes::{Note, Notes};

@@ -30,13 +30,17 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use walzip_pgformat::version::VERSIONS;
 
+use crate::cancel::Cancel;
 use crate::contender::{CONTENDERS, Request, Selection, WALZIP};
+use crate::error::Error;
 use crate::output::{Files, Record};
 use crate::process::Surroundings;
+use crate::progress::Progress;
+use crate::provenance::Provenance;
 use crate::report::with_data;
+use crate::scratch::Scratch;
 use crate::verdict::Time;
 use crate::wal::{self, Results};
-use crate::{Cancel, Error, Progress, Provenance, Scratch};
 
 pub use packing::Packing;
 pub use plan::Plan;

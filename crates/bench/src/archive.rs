@@ -5,7 +5,6 @@
 //! the calls, in which a server would replay. Every file that is got is compared with the original.
 
 mod archivers;
-pub(crate) mod calls;
 mod csv;
 mod kind;
 mod measure;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::Step;
+use crate::progress::Step;
 
 /// How far along, and how long still.
 pub(crate) struct Clock {

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use rustix::fs::{Access, access};
 use serde::Serialize;
 
-use crate::Error;
+use crate::error::Error;
 
 /// How many threads a program works with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

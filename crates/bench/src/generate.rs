@@ -9,11 +9,17 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::cancel::Cancel;
+use crate::error::Error;
+use crate::input;
 use crate::output::{check_space, write_file};
+use crate::progress::Progress;
+use crate::progress::Step;
+use crate::provenance::Program;
+use crate::provenance::Provenance;
 use crate::server::{Installation, Server, Settings, Written};
 use crate::text::{counted, megabytes};
 use crate::workload::{Transactions, Workload};
-use crate::{Cancel, Error, Program, Progress, Provenance, Step, input};
 
 /// The file that says where the segments come from.
 const DESCRIPTION: &str = "generated.json";

@@ -6,8 +6,9 @@
 use std::fs;
 use std::path::Path;
 
+use crate::error::Error;
+use crate::output::Files;
 use crate::report::{escaped, fill, unescaped};
-use crate::{Error, Files};
 
 const PAGE: &str = include_str!("report/index.html");
 const STYLE: &str = crate::report::STYLE;
@@ -147,7 +148,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::Provenance;
+    use crate::provenance::Provenance;
     use crate::report;
 
     #[test]

@@ -17,8 +17,11 @@ use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::wal_file_name::SegmentName;
 
 use crate::contender::find_program;
+use crate::error::Error;
 use crate::process::{self, Failure, Surroundings};
-use crate::{Error, Progress, Sample, Sampled};
+use crate::progress::Progress;
+use crate::sample::Sample;
+use crate::sample::Sampled;
 
 /// How many segments of a live server or of an archive are taken unless the caller says otherwise.
 pub const SAMPLE_SEGMENTS: usize = 10;

@@ -11,6 +11,8 @@
 //! asks for: the launcher waits for the program, and reports what the kernel says of it. The
 //! clock runs in the launcher too, so that its own start is not measured.
 
+pub(crate) mod calls;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
@@ -23,7 +25,6 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{UsageWho, getrusage};
 use wait4::Wait4;
 
-use crate::archive::calls;
 use crate::usage::{Counts, Usage};
 
 /// The first argument of a launcher; the program and its arguments follow.

@@ -15,6 +15,7 @@ mod cancel;
 mod clock;
 pub mod contender;
 pub mod contents;
+mod ending;
 mod error;
 pub mod generate;
 pub mod index;

@@ -1,12 +1,22 @@
 //! How a program that is missing comes to a machine.
 
-use crate::contender::CONTENDERS;
-use crate::segments::METHODS;
-
-/// What every system has is not among what the script installs.
-const EVERYWHERE: &str = "coreutils";
-/// For the SSH server that some ways to archive need.
-const SSH_SERVER: &str = "openssh-server";
+/// The packages that the script installs: those of the contenders and of the ways to archive, but
+/// for what every system has, and the SSH server that some of the latter need.
+const BY_SCRIPT: [&str; 13] = [
+    "gzip",
+    "pigz",
+    "bzip2",
+    "lbzip2",
+    "xz-utils",
+    "7zip",
+    "lrzip",
+    "lz4",
+    "zstd",
+    "brotli",
+    "openssh-client",
+    "openssh-server",
+    "rsync",
+];
 
 /// The package, and what installs it for those who have the source.
 pub(crate) fn how_to_install(package: &str) -> String {
@@ -15,27 +25,32 @@ pub(crate) fn how_to_install(package: &str) -> String {
             "package {package}; or name what scripts/fetch-postgres in walzip's source fetches \
              with --pg-bin"
         ),
-        package if is_installed_by_script(package) => {
+        package if BY_SCRIPT.contains(&package) => {
             format!("package {package}; scripts/bench-tools in walzip's source installs it")
         }
         package => format!("package {package}"),
     }
 }
 
-fn is_installed_by_script(package: &str) -> bool {
-    let contenders = CONTENDERS.iter().filter(|contender| !contender.is_walzip());
-    let methods = METHODS.iter().filter(|method| !method.is_walzip());
-    let mut packages = contenders
-        .map(|contender| contender.package)
-        .chain(methods.map(|method| method.package))
-        .chain([SSH_SERVER])
-        .filter(|package| *package != EVERYWHERE);
-    packages.any(|of_script| of_script == package)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::contender::CONTENDERS;
+    use crate::segments::METHODS;
+
+    #[test]
+    fn the_packages_of_all_tables_are_known() {
+        let contenders = CONTENDERS.iter().filter(|contender| !contender.is_walzip());
+        let methods = METHODS.iter().filter(|method| !method.is_walzip());
+        let named = contenders
+            .map(|contender| contender.package)
+            .chain(methods.map(|method| method.package))
+            .chain(["openssh-server"])
+            .filter(|package| *package != "coreutils");
+        assert_eq!(BTreeSet::from(BY_SCRIPT), named.collect());
+    }
 
     #[test]
     fn who_has_the_source_is_told_of_the_script() {

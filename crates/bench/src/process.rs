@@ -16,8 +16,9 @@ use std::time::Instant;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use wait4::Wait4;
 
+use crate::cancel::Cancel;
 use crate::launcher::{self, Outcome};
-use crate::{Cancel, Usage};
+use crate::usage::Usage;
 
 /// Why a process gave no result.
 #[derive(Debug, thiserror::Error)]

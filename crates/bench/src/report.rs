@@ -15,7 +15,7 @@ mod scale;
 mod scatter;
 mod table;
 
-use crate::Provenance;
+use crate::provenance::Provenance;
 
 pub use bars::Bars;
 pub use pairs::Pairs;

@@ -9,8 +9,12 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
+use crate::output::Files;
+use crate::progress::Progress;
+use crate::provenance::Program;
+use crate::provenance::Provenance;
 use crate::provenance::load_of_others;
-use crate::{Error, Files, Program, Progress, Provenance};
 
 /// An earlier run whose measurements were taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::Error;
+use crate::error::Error;
 
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM

@@ -27,12 +27,14 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use self::account::Account;
 use self::memory_group::{MemoryGroup, WAITS};
+use crate::error::Error;
 use crate::process::{self, Failure, Surroundings};
-use crate::{Error, Scratch, Usage};
+use crate::scratch::Scratch;
+use crate::usage::Usage;
 
 pub use installation::Installation;
 pub(crate) use phase::Done;
-pub use phase::Phase;
+pub use phase::{Phase, Ran};
 pub use settings::Settings;
 pub use standby::Replication;
 pub use usage::ServerUsage;

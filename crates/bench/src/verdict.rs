@@ -10,7 +10,7 @@
 
 use serde::Serialize;
 
-use crate::Provenance;
+use crate::provenance::Provenance;
 use crate::spread::spread;
 
 /// With fewer runs there is no verdict on time, but of what is far apart.

@@ -20,8 +20,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use self::loader::{Loader, write_script};
-use crate::server::{Server, wrong};
-use crate::{Error, Usage};
+use crate::error::Error;
+use crate::server::{Ran, Server, wrong};
+use crate::usage::Usage;
 
 /// The seconds over which loaded data is spread: about a year.
 const SPREAD_SECONDS: u64 = 31_000_000;
@@ -55,17 +56,6 @@ pub struct Transactions {
     pub clients: u32,
     /// What the clients' choices follow from.
     pub seed: u64,
-}
-
-/// What transactions took.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Ran {
-    /// How many there were.
-    pub transactions: u64,
-    /// Transactions in a second, without the time that connecting took.
-    pub tps: f64,
-    /// What the client program took.
-    pub client: Usage,
 }
 
 /// A kind of transaction.
@@ -162,8 +152,9 @@ impl Workload {
 pub(crate) mod insert_phases {
     pub(crate) use super::insert::{INDEXES, ROWS_PER_TRANSACTION};
     use super::{Loader, insert};
+    use crate::error::Error;
     use crate::server::Server;
-    use crate::{Error, Usage};
+    use crate::usage::Usage;
 
     /// Makes the empty table.
     pub(crate) fn create(server: &Server) -> Result<Usage, Error> {

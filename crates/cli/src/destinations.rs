@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use futures::future::{join, join_all, try_join_all};
 use tokio::sync::{OnceCell, Semaphore};
+use walzip_archive::push::ahead::Turn;
 use walzip_archive::push::{PushOptions, PushOutcome, Pushed, WalFile};
-use walzip_archive::push_ahead::Turn;
 use walzip_archive::spool::{FileFacts, PushSpool};
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{ClusterIdentity, ObjectStore, RepoError, Repository, open_store};

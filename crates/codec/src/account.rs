@@ -46,7 +46,7 @@ pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, E
 }
 
 /// Where the bytes of segments go that are encoded one after the other: see
-/// [`crate::HistoryEncoder`].
+/// [`crate::history::HistoryEncoder`].
 #[derive(Debug, Default)]
 pub struct HistoryAccount(History);
 

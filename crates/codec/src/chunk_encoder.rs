@@ -24,7 +24,7 @@ const DOUBTFUL_PART: (usize, usize) = (7, 8);
 const DOUBTFUL_INDEX_PART: usize = 16;
 
 /// Encodes a chunk, whose bytes are those of its extents one behind the other: at most
-/// [`CHUNK_LEN_MAX`](crate::CHUNK_LEN_MAX). With `proves` it is decoded again and compared. What the model should fail
+/// [`CHUNK_LEN_MAX`](crate::limits::CHUNK_LEN_MAX). With `proves` it is decoded again and compared. What the model should fail
 /// at, even by a panic, and what it gains nothing for, is carried without it, as a foreign member.
 pub fn encode_chunk(
     extents: &[Extent],

@@ -23,7 +23,7 @@ pub enum DecodeError {
     /// The file says what no encoder says.
     #[error("damaged: {0}")]
     Corrupt(&'static str),
-    /// The file claims more than its length makes likely: see [`crate::Claims`].
+    /// The file claims more than its length makes likely: see [`crate::container::Claims`].
     #[error("claims {content_len} bytes of streams in {body_len} bytes")]
     Disproportionate {
         /// Bytes that the streams have.
@@ -72,7 +72,7 @@ pub enum EncodeError {
     /// The input could not be read.
     #[error("cannot read the input")]
     Read(#[from] std::io::Error),
-    /// More than a member can hold; encode it with a [`crate::Encoder`].
+    /// More than a member can hold; encode it with a [`crate::encoder::Encoder`].
     #[error("{len} bytes are more than a member can hold ({max})")]
     TooLong {
         /// Bytes of the input.

@@ -71,7 +71,7 @@ pub fn extraction_max(original_len: usize) -> usize {
 
 /// Bytes of streams that a WAL member with a body of this length may have: a few bytes that
 /// claim to stand for many have to be decoded into memory before they can be found out. For
-/// formats 1 to 4, whose members are whole segments, see [`crate::Claims`].
+/// formats 1 to 4, whose members are whole segments, see [`crate::container::Claims`].
 pub fn content_len_believed(body_len: u64) -> u64 {
     CONTENT_LEN_FREE.max(body_len.saturating_mul(CONTENT_PACKED_MAX))
 }

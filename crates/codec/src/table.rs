@@ -1,7 +1,7 @@
 //! Tables whose indexes are told from their rows.
 //!
 //! [`TableRows`] takes the rows out of the pages of a table, and [`Entries`] sorts them as an index
-//! does. With these, [`ChunkEncoder::encode_index`](crate::ChunkEncoder::encode_index) encodes chunks
+//! does. With these, [`ChunkEncoder::encode_index`](crate::chunk_encoder::ChunkEncoder::encode_index) encodes chunks
 //! of the index and [`decode_index_chunk`](crate::decode_index_chunk) decodes them.
 
 pub use crate::model::Attribute;

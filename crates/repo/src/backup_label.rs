@@ -8,7 +8,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-use crate::RepoError;
+use crate::error::RepoError;
 
 const TIME_FORMAT: &str = "%Y%m%d-%H%M%S";
 const TIME_CHARS: usize = "20261121-220130".len();

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
-use crate::BackupLabel;
+use crate::backup_label::BackupLabel;
 use crate::layout::{self, BACKUP_STARTED, FORMAT};
 
 /// `started`, as in docs/format/repository.md.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::RepoError;
+use crate::error::RepoError;
 use crate::json::{check_format, encode_json};
 use crate::layout::FORMAT;
 

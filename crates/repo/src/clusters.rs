@@ -15,9 +15,12 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use object_store::path::Path;
 
+use crate::cluster::ClusterIdentity;
 use crate::cluster::ClusterRecord;
+use crate::error::RepoError;
 use crate::layout::{self, CLUSTER_PREFIX, FIRST_CLUSTER, WAL_PREFIX};
-use crate::{ClusterIdentity, Initialised, RepoError, Repository};
+use crate::repository::Initialised;
+use crate::repository::Repository;
 
 /// How often a number is looked for that nobody else takes meanwhile.
 const ATTEMPTS: usize = 10;

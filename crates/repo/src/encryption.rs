@@ -20,7 +20,7 @@ pub use sealed::{HEADER_LEN, MAGIC, PIECE_LEN, SealError, TAG_LEN, VERSION};
 pub use store::EncryptedStore;
 
 /// Why a key cannot be used. It is the cause of a store's error, and told apart by
-/// [`RepoError`](crate::RepoError).
+/// [`RepoError`](crate::error::RepoError).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-use crate::ClusterIdentity;
+use crate::cluster::ClusterIdentity;
 use crate::encryption::{KeyError, SealError};
 use crate::local::Misplaced;
 use crate::sftp::SftpError;
@@ -189,7 +189,7 @@ pub enum RepoError {
     ObjectTooLarge {
         /// The object concerned.
         key: String,
-        /// [`crate::MAX_OBJECT_BYTES`].
+        /// [`crate::backup::MAX_OBJECT_BYTES`].
         limit_bytes: u64,
     },
 

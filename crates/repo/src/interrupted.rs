@@ -9,13 +9,18 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
+use crate::backup::BackupWriter;
+use crate::backup_label::BackupLabel;
+use crate::backup_label::BackupType;
 use crate::claim::{StartedJson, claim_key, object_name};
+use crate::error::RepoError;
 use crate::json::encode_json;
 use crate::layout::{
     self, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PINNED, BACKUP_STARTED, MAX_BACKUP_JSON_BYTES,
     MAX_STARTED_JSON_BYTES,
 };
-use crate::{BackupLabel, BackupType, BackupWriter, LabelObject, RepoError, Repository};
+use crate::removal::LabelObject;
+use crate::repository::Repository;
 
 /// An attempt that has put nothing for so long was interrupted, wherever it ran.
 const INTERRUPTED_AGE: Duration = Duration::from_secs(60 * 60);

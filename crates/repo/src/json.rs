@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::RepoError;
+use crate::error::RepoError;
 use crate::layout::FORMAT;
 
 /// Reads the `format` alone, so that a newer repository is reported as newer whatever

@@ -4,7 +4,11 @@
 //! document. Every key is built from validated names, so that no name can reach
 //! outside its place, on any store.
 
-use crate::{AsideLabel, BackupLabel, ClusterIdentity, PackName, RepoError};
+use crate::backup_label::BackupLabel;
+use crate::cluster::ClusterIdentity;
+use crate::error::RepoError;
+use crate::set_aside::AsideLabel;
+use crate::wal_packs::PackName;
 
 /// The version of the layout and of `repository.json`.
 pub const FORMAT: u64 = 1;

@@ -57,7 +57,6 @@ pub use clusters::Clusters;
 pub use copy::{CopiedRepository, CopyRepositoryOptions, CopyStep, copy_repository};
 pub use error::RepoError;
 pub use interrupted::Interrupted;
-pub(crate) use local::IntoExistingDirectory;
 pub use local::LocalStore;
 pub use location::{BucketLocation, Location, Service, SftpLocation};
 pub use object_store::ObjectStore;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use url::Url;
 
-use crate::RepoError;
+use crate::error::RepoError;
 
 /// What a path in an `sftp://` URL cannot have as it is.
 const NOT_IN_PATH: &AsciiSet = &CONTROLS

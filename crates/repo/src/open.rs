@@ -11,10 +11,14 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use zeroize::Zeroizing;
 
 use crate::encryption::{EncryptedStore, Epochs, KeyFile, LEN_MAX, Recipient};
+use crate::error::RepoError;
+use crate::local::LocalStore;
+use crate::location::Location;
 use crate::patient::PatientStore;
+use crate::remote;
+use crate::repository::Repository;
 use crate::sftp::SftpStore;
 use crate::store_settings::StoreSettings;
-use crate::{LocalStore, Location, RepoError, Repository, remote};
 
 /// Makes the store that reaches a location, encrypted where there is a key file. Nothing is
 /// requested or created yet.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, PutMode, PutOptions};
 
-use crate::RepoError;
+use crate::error::RepoError;
 use crate::layout::PROBE;
 
 /// Refuses a store on which a put replaces an object that exists.

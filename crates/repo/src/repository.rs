@@ -7,9 +7,12 @@ use jiff::Timestamp;
 use object_store::path::Path;
 use object_store::{GetResult, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
+use crate::cluster::ClusterIdentity;
 use crate::cluster::ClusterRecord;
+use crate::encryption;
+use crate::error::RepoError;
 use crate::layout::{self, FIRST_CLUSTER, MAX_SMALL_JSON_BYTES, REPOSITORY_JSON};
-use crate::{ClusterIdentity, IntoExistingDirectory, RepoError, encryption};
+use crate::local::IntoExistingDirectory;
 
 /// What [`Repository::init`] and [`Repository::register`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

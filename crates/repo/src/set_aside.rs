@@ -12,8 +12,11 @@ use futures::TryStreamExt;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
+use crate::error::RepoError;
 use crate::layout::{self, MAX_WAL_OBJECT_BYTES, WAL_SUFFIX};
-use crate::{RepoError, Repository, WalEntry, WalListing};
+use crate::repository::Repository;
+use crate::wal::WalEntry;
+use crate::wal::WalListing;
 
 /// Under what a timeline and its descendants are set aside: its number, as in `00000002`, and for
 /// another timeline of the same number a count after it, as in `00000002-2`.

@@ -8,8 +8,9 @@ use jiff::tz::TimeZone;
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
+use crate::error::RepoError;
 use crate::layout::{self, MAX_VERIFIED_JSON_BYTES, VERIFIED_PREFIX};
-use crate::{RepoError, Repository};
+use crate::repository::Repository;
 
 /// As in the labels of backups, with nanoseconds.
 const TIME_FORMAT: &str = "%Y%m%d-%H%M%S.%9f";

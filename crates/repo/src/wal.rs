@@ -9,8 +9,12 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
+use crate::cluster::ClusterIdentity;
+use crate::error::RepoError;
 use crate::layout::{self, MAX_WAL_OBJECT_BYTES};
-use crate::{ClusterIdentity, RepoError, Repository, WalPack, repository};
+use crate::repository;
+use crate::repository::Repository;
+use crate::wal_packs::WalPack;
 
 /// What a put found under the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,9 @@
 use object_store::path::Path;
 
 use crate::cluster::ClusterRecord;
+use crate::error::RepoError;
 use crate::layout::{self, MAX_SMALL_JSON_BYTES};
-use crate::{RepoError, Repository};
+use crate::repository::Repository;
 
 impl Repository {
     /// Refuses a repository whose WAL is not where it was put.

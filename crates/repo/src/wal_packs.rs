@@ -15,8 +15,12 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 
+use crate::cluster::ClusterIdentity;
+use crate::error::RepoError;
 use crate::layout::{self, MAX_PACK_BYTES, MAX_PACK_SEGMENTS};
-use crate::{AsideLabel, ClusterIdentity, PutOutcome, RepoError, Repository};
+use crate::repository::Repository;
+use crate::set_aside::AsideLabel;
+use crate::wal::PutOutcome;
 
 /// Characters of a segment's name, and of the part of it that names its directory.
 const NAME_CHARS: usize = 24;

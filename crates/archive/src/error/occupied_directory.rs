@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::tablespace_record::TablespaceRecord;
+use crate::server::tablespace_record::TablespaceRecord;
 
 /// A directory that is in the way of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{AsideLabel, BackupLabel, BackupType, ClusterIdentity, PackName, WalEntry};
 
-use crate::backup_record::Moment;
-use crate::branches::BranchBackup;
-use crate::timelines::Timelines;
+use crate::archived::branches::BranchBackup;
+use crate::archived::timelines::Timelines;
+use crate::backups::backup_record::Moment;
 
 /// Everything in a repository.
 #[derive(Debug, Default)]

@@ -10,12 +10,12 @@ use walzip_repo::{BackupLabel, ClusterIdentity, LabelObject, RepoError, Reposito
 
 use super::ExpireRequest;
 use super::facts::{ClusterFacts, Finished, Inventory, LabelFacts, LabelState, time_of};
-use crate::archived_wal::ArchivedWal;
-use crate::backup_record::{BackupRecord, of_another};
-use crate::branches::Branches;
+use crate::archived::archived_wal::ArchivedWal;
+use crate::archived::branches::Branches;
+use crate::archived::timelines::Timelines;
+use crate::backups::backup_record::{BackupRecord, of_another};
 use crate::error::ArchiveError;
 use crate::read_each::read_each;
-use crate::timelines::Timelines;
 
 type Objects = BTreeMap<String, LabelObject>;
 

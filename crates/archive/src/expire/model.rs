@@ -71,7 +71,7 @@ fn nothing_goes_when_the_clock_is_behind() {
         let refused = decide(&life.inventory, &request, behind);
         let error = refused.expect_err("the clock is behind");
         assert!(
-            matches!(error, crate::ArchiveError::ClockBehind { .. }),
+            matches!(error, crate::error::ArchiveError::ClockBehind { .. }),
             "{error}"
         );
         let ignores = ExpireRequest {

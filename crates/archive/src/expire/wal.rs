@@ -15,8 +15,8 @@ use walzip_repo::{PackName, WalEntry};
 
 use super::facts::{ClusterFacts, Finished, time_of};
 use super::plan::{KeptWal, WalName, WalReason};
-use crate::branches::BEGINNING_SEGMENTS;
-use crate::timelines::with_wal;
+use crate::archived::branches::BEGINNING_SEGMENTS;
+use crate::archived::timelines::with_wal;
 
 /// The longest time between two checkpoints (`checkpoint_timeout`): so much older than a backup's
 /// beginning the WAL can be that it needs.
@@ -222,7 +222,7 @@ fn sorted(reasons: Vec<(&WalEntry, Option<WalReason>)>, packs: Vec<PackName>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timelines::Timelines;
+    use crate::archived::timelines::Timelines;
     use std::time::SystemTime;
     use walzip_repo::ClusterIdentity;
 

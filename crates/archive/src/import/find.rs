@@ -24,7 +24,7 @@ use walzip_pgformat::wal_file_name::WalFileName;
 use super::source::Source;
 use super::unpack;
 use crate::error::ArchiveError;
-use crate::unfinished_segment;
+use crate::push::unfinished_segment;
 
 /// Endings of files beside WAL that are named after it and hold none.
 const NO_WAL: [&str; 4] = [".tmp", ".ready", ".done", ".ok"];

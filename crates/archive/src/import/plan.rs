@@ -16,10 +16,10 @@ use super::find::{Found, Group};
 use super::findings::{Finding, FindingKind, shown};
 use super::source::Source;
 use super::{Import, unpack};
-use crate::cluster_choice::{self, ClusterChoice};
+use crate::archived::neighbours::{Neighbours, NotContinued};
+use crate::cluster::choice::{self, ClusterChoice};
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
-use crate::neighbours::{Neighbours, NotContinued};
 
 /// How many segments are tried for one that can be read.
 const TRIED: usize = 3;
@@ -39,7 +39,7 @@ impl Part {
         choice: Option<ClusterChoice>,
     ) -> Result<Vec<Part>, ArchiveError> {
         let chosen = match choice {
-            Some(_) => vec![cluster_choice::part(repository, choice).await?],
+            Some(_) => vec![choice::part(repository, choice).await?],
             None => repository.read_clusters().await?.complete()?,
         };
         let mut parts = Vec::new();

@@ -20,8 +20,8 @@ use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::wal_file_name::WalFileName;
 
 use super::source::Source;
-use crate::content;
-use crate::regular_file;
+use crate::files::regular_file;
+use crate::wal::content;
 
 const BUFFER_LEN: usize = 256 << 10;
 /// More than any history has: a line for each timeline.

@@ -4,10 +4,10 @@ use serde::Serialize;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{BackupType, Pin, WalEntry};
 
-use crate::backup_objects::{AllObjects, DamagedObject};
-use crate::backup_record::{BackupRecord, Moment};
+use crate::backups::backup_objects::{AllObjects, DamagedObject};
+use crate::backups::backup_record::{BackupRecord, Moment};
 use crate::error::ArchiveError;
-use crate::tablespace_record::TablespaceRecord;
+use crate::server::tablespace_record::TablespaceRecord;
 
 /// A backup, and the segments that it needs.
 pub(super) type Described = (BackupRecord, Vec<SegmentName>);

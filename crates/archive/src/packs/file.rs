@@ -6,10 +6,10 @@ use walzip_pgformat::bytes::{read_u32, read_u64};
 use walzip_repo::PackName;
 use walzip_repo::layout::MAX_PACK_BYTES;
 
-use super::format::{NAME_LEN, TRAILER_LEN, read_index};
-use super::reading::Decoding;
+use crate::coding::pack_header::{self, Content};
 use crate::error::ArchiveError;
-use crate::pack_header::{self, Content};
+use crate::packs::format::{NAME_LEN, TRAILER_LEN, read_index};
+use crate::packs::reading::Decoding;
 
 /// More bytes than any pack has.
 pub const LEN_MAX: usize = MAX_PACK_BYTES + 1;

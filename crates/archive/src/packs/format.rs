@@ -9,12 +9,12 @@ use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, SEGMENT_SIZE_BYTES_
 use walzip_repo::PackName;
 use walzip_repo::layout::{MAX_PACK_BYTES, MAX_PACK_ORIGINAL_BYTES, MAX_PACK_SEGMENTS};
 
-use super::scratch::Scratch;
-use crate::pack_header::{self, Content, HEADER_LEN};
-use crate::times_in_brief::TimesInBrief;
+use crate::coding::pack_header::{self, Content, HEADER_LEN};
+use crate::packs::scratch::Scratch;
+use crate::wal::times_in_brief::TimesInBrief;
 
 /// Length of a segment's entry in the index, in bytes.
-pub(super) const ENTRY_LEN: usize = ENTRY_LEN_V2 + TimesInBrief::LEN;
+pub(crate) const ENTRY_LEN: usize = ENTRY_LEN_V2 + TimesInBrief::LEN;
 /// The same in version 2, which says nothing of times.
 const ENTRY_LEN_V2: usize = NAME_LEN + 4 * 8 + 2 * HASH_LEN;
 /// The same in version 1, where all segments are told from the first one on.
@@ -96,7 +96,7 @@ pub(crate) struct PackBuilder {
 
 impl PackBuilder {
     /// Without segments, whose bytes are kept there.
-    pub(super) fn new(bytes: Scratch) -> PackBuilder {
+    pub(crate) fn new(bytes: Scratch) -> PackBuilder {
         PackBuilder {
             members: Vec::new(),
             bytes,
@@ -142,7 +142,7 @@ impl PackBuilder {
     }
 
     /// A segment as it will be stored. Fails where it is not what was put into the pack.
-    pub(super) fn read(&self, number: usize) -> io::Result<Bytes> {
+    pub(crate) fn read(&self, number: usize) -> io::Result<Bytes> {
         let bytes = self.bytes.read(number)?;
         let hash = self.members.get(number).map(|member| member.hash);
         match hash == Some(blake3::hash(&bytes).into()) {

@@ -9,14 +9,14 @@ use walzip_codec::{DecodeToError, HistoryDecoder};
 use walzip_pgformat::wal::SegmentEdges;
 use walzip_repo::{PackName, WalPack, WalPacks};
 
-use super::format::{END_LEN_MAX, Index, Member, check_size, read_index};
+use crate::coding::pack_header::{self, Content, HEADER_LEN};
 use crate::coding::{self, Beginning, Proof, off_the_runtime};
 use crate::error::ArchiveError;
-use crate::pack_header::{self, Content, HEADER_LEN};
+use crate::packs::format::{END_LEN_MAX, Index, Member, check_size, read_index};
 #[cfg(test)]
 use crate::packs::testing::Spoiling;
-use crate::segment_times::SegmentTimes;
-use crate::times_in_brief::TimesInBrief;
+use crate::wal::segment_times::SegmentTimes;
+use crate::wal::times_in_brief::TimesInBrief;
 
 /// So much of a pack is read at once, unless a segment has more.
 const READ_BYTES: u64 = 8 << 20;
@@ -56,12 +56,12 @@ impl PackReader {
     }
 
     /// What tells it from every other pack.
-    pub(super) fn hash(&self) -> [u8; 32] {
+    pub(crate) fn hash(&self) -> [u8; 32] {
         self.index.hash
     }
 
     /// Its segments.
-    pub(super) fn members(&self) -> &[Member] {
+    pub(crate) fn members(&self) -> &[Member] {
         &self.index.members
     }
 
@@ -83,7 +83,7 @@ impl PackReader {
 
     /// Reads consecutive segments as they are stored, from the first one wanted on: as many as are
     /// read at once, at least one. With the first one of all, the header is checked.
-    pub(super) async fn read(&self, wanted: Range<usize>) -> Result<Vec<Bytes>, ArchiveError> {
+    pub(crate) async fn read(&self, wanted: Range<usize>) -> Result<Vec<Bytes>, ArchiveError> {
         let members = self.index.members.get(wanted.clone()).unwrap_or_default();
         let Some(first) = members.first() else {
             return Ok(Vec::new());
@@ -111,17 +111,17 @@ impl PackReader {
 
 /// Decodes the segments of a pack, one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Decoding {
+pub(crate) struct Decoding {
     decoder: HistoryDecoder,
     /// Which segment is decoded next.
-    pub(super) next: usize,
+    pub(crate) next: usize,
     #[cfg(test)]
     is_spoiled: bool,
 }
 
 impl Decoding {
     /// Nothing before this segment is needed.
-    pub(super) fn at(next: usize) -> Decoding {
+    pub(crate) fn at(next: usize) -> Decoding {
         Decoding {
             next,
             ..Decoding::default()
@@ -136,7 +136,7 @@ impl Decoding {
     }
 
     /// Decodes the next segment. After a failure nothing that follows can be decoded.
-    pub(super) fn decode(
+    pub(crate) fn decode(
         &mut self,
         pack: &PackName,
         member: &Member,
@@ -178,7 +178,7 @@ impl Decoding {
 
     /// Goes past the next segment, which takes less time. Whether it can be decoded to what was
     /// packed is not known then; what follows from it is compared with its own hash.
-    pub(super) fn pass(
+    pub(crate) fn pass(
         &mut self,
         pack: &PackName,
         member: &Member,
@@ -213,7 +213,7 @@ fn wrong(pack: &PackName, member: &Member, reason: &str) -> ArchiveError {
     }
 }
 
-pub(super) fn check_bytes(
+pub(crate) fn check_bytes(
     pack: &PackName,
     member: &Member,
     bytes: &[u8],
@@ -379,7 +379,7 @@ impl PackReader {
     }
 
     /// Reads all segments as they are stored, and compares them with their hashes.
-    pub(super) async fn check_all(&self) -> Result<(), ArchiveError> {
+    pub(crate) async fn check_all(&self) -> Result<(), ArchiveError> {
         let mut at = 0;
         while let Some(rest) = self.members().get(at..).filter(|rest| !rest.is_empty()) {
             let read = self.read(at..self.members().len()).await?;
@@ -434,7 +434,7 @@ pub(crate) fn is_damage(error: &ArchiveError) -> bool {
     )
 }
 
-pub(super) fn damaged(pack: &PackName, reason: String) -> ArchiveError {
+pub(crate) fn damaged(pack: &PackName, reason: String) -> ArchiveError {
     ArchiveError::Damaged {
         object: format!("pack {pack}"),
         reason,
@@ -442,6 +442,6 @@ pub(super) fn damaged(pack: &PackName, reason: String) -> ArchiveError {
 }
 
 /// It was there a moment ago.
-pub(super) fn gone(pack: &PackName) -> ArchiveError {
+pub(crate) fn gone(pack: &PackName) -> ArchiveError {
     damaged(pack, "it disappeared while it was read".to_owned())
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 /// Bytes that were put one after the other. Where there is no file, or it cannot take more, they stay in
 /// memory.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     file: Option<File>,
     file_len: u64,
     parts: Vec<Part>,
@@ -24,7 +24,7 @@ enum Part {
 
 impl Scratch {
     /// In a directory, as far as it can be written to.
-    pub(super) fn new(directory: &Path) -> Scratch {
+    pub(crate) fn new(directory: &Path) -> Scratch {
         let file = tempfile::tempfile_in(directory);
         let shown = directory.display();
         let file = file.inspect_err(|error| tracing::debug!("no file in {shown}: {error}"));
@@ -33,7 +33,7 @@ impl Scratch {
 
     /// In memory.
     #[cfg(test)]
-    pub(super) fn in_memory() -> Scratch {
+    pub(crate) fn in_memory() -> Scratch {
         Scratch::of(None)
     }
 
@@ -46,7 +46,7 @@ impl Scratch {
     }
 
     /// Puts bytes behind those that are there.
-    pub(super) fn push(&mut self, bytes: Vec<u8>) {
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
         let offset = self.file_len;
         let written = self
             .file
@@ -65,7 +65,7 @@ impl Scratch {
     }
 
     /// The bytes that were put with this number, from 0 on.
-    pub(super) fn read(&self, number: usize) -> io::Result<Bytes> {
+    pub(crate) fn read(&self, number: usize) -> io::Result<Bytes> {
         match (self.parts.get(number), &self.file) {
             (Some(Part::InFile { offset, len }), Some(file)) => {
                 let mut bytes = vec![0; *len];

@@ -12,10 +12,10 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::format::Member;
-use super::reading::{Decoding, PackReader, Undecoded, check_bytes, is_damage};
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
+use crate::packs::format::Member;
+use crate::packs::reading::{Decoding, PackReader, Undecoded, check_bytes, is_damage};
 
 /// So many segments that were passed over are kept, unless they have more bytes.
 const PASSED_MAX: usize = 4;
@@ -216,7 +216,7 @@ impl Sequence {
 #[cfg(test)]
 mod tests {
     use crate::get::{GetOptions, Got, get};
-    use crate::packs::pack::pack;
+    use crate::pack::pack;
     use crate::packs::testing::{Spoiling, archive, name, options, segment};
 
     /// A pack is proven by decoding it, and segments before the one that is asked for are passed. Where

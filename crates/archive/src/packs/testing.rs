@@ -7,8 +7,8 @@ use walzip_codec::Level;
 use walzip_repo::testing::memory_store;
 use walzip_repo::{ClusterIdentity, Repository};
 
-use super::format::EncodedMember;
-use super::pack::PackOptions;
+use crate::pack::PackOptions;
+use crate::packs::format::EncodedMember;
 use crate::progress::Progress;
 use crate::push::{PushOptions, push};
 
@@ -66,7 +66,7 @@ pub(crate) fn options() -> PackOptions {
 
 /// What passing a segment spoils, in all packs of the process.
 #[derive(Clone, Copy)]
-pub(super) enum Spoiling {
+pub(crate) enum Spoiling {
     Nothing,
     /// What follows it.
     Next,
@@ -76,22 +76,22 @@ pub(super) enum Spoiling {
 static SPOILING: Mutex<Spoiling> = Mutex::new(Spoiling::Nothing);
 
 impl Spoiling {
-    pub(super) fn get() -> Spoiling {
+    pub(crate) fn get() -> Spoiling {
         *SPOILING.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn set(self) {
+    pub(crate) fn set(self) {
         *SPOILING.lock().unwrap_or_else(PoisonError::into_inner) = self;
     }
 }
 
 /// A segment that is damaged when it is encoded after others.
-pub(super) const DAMAGED: u32 = 0x77;
+pub(crate) const DAMAGED: u32 = 0x77;
 /// One that is damaged when it is encoded.
-pub(super) const STUBBORN: u32 = 0x99;
+pub(crate) const STUBBORN: u32 = 0x99;
 
 /// What is packed of a segment.
-pub(super) fn encoded(segment: &str, mut encoded: EncodedMember) -> EncodedMember {
+pub(crate) fn encoded(segment: &str, mut encoded: EncodedMember) -> EncodedMember {
     let is_damaged = segment == name(DAMAGED) && !encoded.begins_anew;
     if is_damaged || segment == name(STUBBORN) {
         let last = encoded.bytes.last_mut().expect("bytes");

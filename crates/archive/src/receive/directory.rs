@@ -28,9 +28,9 @@ use walzip_repo::ClusterIdentity;
 
 use super::Place;
 use super::files::{self, read_header, wal_names};
-use crate::durable;
+use crate::archived::wal_times::SegmentTimes;
 use crate::error::ArchiveError;
-use crate::wal_times::SegmentTimes;
+use crate::files::durable;
 
 /// How often a lock is asked for that somebody has.
 const LOCK_ATTEMPTS: u32 = 10;

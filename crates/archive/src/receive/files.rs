@@ -10,7 +10,7 @@ use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 
 use crate::error::ArchiveError;
-use crate::regular_file;
+use crate::files::regular_file;
 
 /// What of a segment says whose it is (`XLogLongPageHeaderData`).
 pub(super) const HEADER_LEN: usize = 40;

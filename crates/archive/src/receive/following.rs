@@ -16,7 +16,7 @@ use super::segment::{Expected, OpenSegment};
 use super::spare::Spare;
 use super::upload::Uploads;
 use crate::error::ArchiveError;
-use crate::replication::{ServerError, StreamPart, WalStream};
+use crate::server::replication::{ServerError, StreamPart, WalStream};
 
 /// Data that is there is written together before it is synced, so much at most.
 const SYNC_BYTES: u64 = 1 << 20;

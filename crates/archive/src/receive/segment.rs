@@ -22,9 +22,9 @@ use super::directory::Directory;
 use super::files::HEADER_LEN;
 use super::spare;
 use crate::coding::off_the_runtime;
-use crate::durable;
 use crate::error::ArchiveError;
-use crate::replication::ServerError;
+use crate::files::durable;
+use crate::server::replication::ServerError;
 
 /// An open segment.
 #[derive(Debug)]

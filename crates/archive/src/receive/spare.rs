@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tokio::task::JoinHandle;
 
-use crate::durable;
 use crate::error::ArchiveError;
+use crate::files::durable;
 
 /// A spare file that is being made.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use walzip_repo::{ClusterIdentity, Repository};
 use super::Place;
 use crate::cluster;
 use crate::error::ArchiveError;
-use crate::replication::{ServerError, SlotPosition};
+use crate::server::replication::{ServerError, SlotPosition};
 
 /// The server, as a new connection shows it.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@
 //! where no clock was set back: of the pack at most the segment is decoded then in which the backup ended. The recovery is
 //! expected to end in a segment, and where in it is not known.
 //!
-//! What is not read, `archive-get` looks at when the recovery asks for it ([`crate::clock_guard`]).
+//! What is not read, `archive-get` looks at when the recovery asks for it ([`crate::get::clock_guard`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,15 +26,15 @@ use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{Repository, WalListing};
 
-use crate::archived_wal::Way;
-use crate::backup_record::BackupRecord;
-use crate::clock_guard::STEP_MIN;
+use crate::archived::archived_wal::Way;
+use crate::archived::packed_times::PackedTimes;
+use crate::archived::wal_times::{SegmentTimes, Timed};
+use crate::backups::backup_record::BackupRecord;
 use crate::error::ArchiveError;
-use crate::expected_end::ExpectedEnd;
-use crate::packed_times::PackedTimes;
-use crate::times_in_brief::TimesInBrief;
-use crate::wal_end::shown;
-use crate::wal_times::{SegmentTimes, Timed};
+use crate::get::clock_guard::STEP_MIN;
+use crate::wal::expected_end::ExpectedEnd;
+use crate::wal::times_in_brief::TimesInBrief;
+use crate::wal::wal_end::shown;
 
 /// So many segments are all read.
 const ALL_READ: usize = 8;

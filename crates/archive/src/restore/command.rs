@@ -1,6 +1,6 @@
 //! What a restored server calls for its WAL.
 
-use crate::expected_end::ExpectedEnd;
+use crate::wal::expected_end::ExpectedEnd;
 
 /// A `restore_command`.
 #[derive(Clone, Debug)]

@@ -20,10 +20,12 @@ pub use self::cleaning::Removed;
 use super::directories::Directories;
 use super::marker::{DirectoryLock, Marker};
 use super::unpack::CONTROL_FILE_UNFINISHED;
-use crate::backup_files::{CONTROL_FILE, TABLESPACE_LINKS};
-use crate::durable;
+use crate::backups::backup_files::{CONTROL_FILE, TABLESPACE_LINKS};
+use crate::cluster;
+use crate::cluster::placement;
+use crate::cluster::running_server;
 use crate::error::ArchiveError;
-use crate::{cluster, placement, running_server};
+use crate::files::durable;
 
 /// How to restore over what is there.
 #[derive(Clone, Debug)]

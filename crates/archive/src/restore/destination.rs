@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use super::block_file::BlockFile;
 use super::directories::Directories;
 use crate::error::ArchiveError;
-use crate::regular_file;
+use crate::files::regular_file;
 
 /// Directories are closed to others until they have the permissions of the backup.
 const DIRECTORY_MODE: u32 = 0o700;

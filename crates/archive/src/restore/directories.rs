@@ -6,11 +6,11 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use crate::backup_record::BackupRecord;
-use crate::durable;
+use crate::backups::backup_record::BackupRecord;
 use crate::error::{ArchiveError, OccupiedDirectory};
-use crate::tablespace_guard;
-use crate::tablespace_record::TablespaceRecord;
+use crate::files::durable;
+use crate::get::tablespace_guard;
+use crate::server::tablespace_record::TablespaceRecord;
 
 /// PostgreSQL refuses to start in a directory that others can read.
 const MODE: u32 = 0o700;
@@ -297,7 +297,7 @@ pub(super) fn has_content(directory: &Path) -> Result<bool, ArchiveError> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::backup_record::{ArchiveRecord, Moment};
+    use crate::backups::backup_record::{ArchiveRecord, Moment};
     use jiff::Timestamp;
     use walzip_pgformat::{Lsn, TimelineId};
 

@@ -5,13 +5,13 @@ use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::Repository;
 
-use crate::archived_wal::{Reach, Way};
-use crate::backup_record::Moment;
-use crate::branches::readable;
+use crate::archived::archived_wal::{Reach, Way};
+use crate::archived::branches::readable;
+use crate::archived::packed_times::PackedTimes;
+use crate::archived::wal_times::SegmentTimes;
+use crate::backups::backup_record::Moment;
 use crate::error::ArchiveError;
-use crate::packed_times::PackedTimes;
-use crate::wal_end::WalEnd;
-use crate::wal_times::SegmentTimes;
+use crate::wal::wal_end::WalEnd;
 
 /// How many segments at the end are searched for the last transaction.
 const SEGMENTS_SEARCHED: usize = 64;

@@ -15,7 +15,8 @@ use walzip_repo::ClusterIdentity;
 
 use super::directories::{Directories, UNFINISHED};
 use crate::error::ArchiveError;
-use crate::{durable, regular_file};
+use crate::files::durable;
+use crate::files::regular_file;
 
 /// A path in it has at most 4 KiB, and no cluster has so many tablespaces.
 const BYTES_MAX: u64 = 16 << 20;

@@ -8,11 +8,11 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{Repository, WalEntry};
 
-use crate::archived_wal::ArchivedWal;
+use crate::archived::archived_wal::ArchivedWal;
+use crate::archived::stored_wal::StoredWal;
+use crate::archived::timelines::Timelines;
+use crate::archived::wal_times::SegmentTimes;
 use crate::error::ArchiveError;
-use crate::stored_wal::StoredWal;
-use crate::timelines::Timelines;
-use crate::wal_times::SegmentTimes;
 
 /// So many of the newest are read.
 const READ_MAX: usize = 4;

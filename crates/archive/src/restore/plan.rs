@@ -15,19 +15,19 @@ use super::RestoreOptions;
 use super::partial_segments::{LeftOutPartial, Partials};
 use super::target::{RecoveryTarget, TargetTimeline};
 use super::whose::Whose;
-use crate::archived_wal::{ArchivedWal, Reach, Way};
-use crate::backup_objects;
-use crate::backup_record::{BackupRecord, ListedBackup};
-use crate::branches::{Branches, Choice, readable};
+use crate::archived::archived_wal::{ArchivedWal, Reach, Way};
+use crate::archived::branches::{Branches, Choice, readable};
+use crate::archived::timelines::{self, Timelines};
+use crate::archived::wal_times::{last_record, read_segment};
+use crate::backups::backup_objects;
+use crate::backups::backup_record::{BackupRecord, ListedBackup};
 use crate::error::ArchiveError;
-use crate::expected_end::ExpectedEnd;
-use crate::other_branch::OtherBranch;
+use crate::error::other_branch::OtherBranch;
 use crate::packs::is_damage;
+use crate::restore::wal_search::{self, Found, Wanted};
 use crate::restore::{clock_steps, last_segments};
-use crate::timelines::{self, Timelines};
-use crate::wal_end::WalEnd;
-use crate::wal_search::{self, Found, Wanted};
-use crate::wal_times::{last_record, read_segment};
+use crate::wal::expected_end::ExpectedEnd;
+use crate::wal::wal_end::WalEnd;
 
 /// What a restore is going to do.
 #[derive(Clone, Debug)]

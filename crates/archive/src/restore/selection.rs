@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 use walzip_pgformat::relation_file::RelationFile;
 
-use crate::backup_record::{BackupRecord, DatabaseRecord};
+use crate::backups::backup_record::{BackupRecord, DatabaseRecord};
+use crate::backups::pg_manifest::PgManifest;
 use crate::error::ArchiveError;
-use crate::pg_manifest::PgManifest;
 
 /// Databases below are made by initdb (`FirstNormalObjectId`).
 const FIRST_OID_OF_USERS: u32 = 16384;
@@ -160,7 +160,7 @@ fn database_of(name: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pg_manifest::ManifestFile;
+    use crate::backups::pg_manifest::ManifestFile;
     use std::collections::HashMap;
 
     /// A backup with PostgreSQL's databases and two others, and its manifest.

@@ -8,7 +8,7 @@ use walzip_pgformat::{Lsn, TimelineId};
 
 use super::target_time;
 use crate::error::ArchiveError;
-use crate::wal_end::shown;
+use crate::wal::wal_end::shown;
 
 /// The targets. A server refuses to start with two, and takes one from any configuration file.
 const TARGET_SETTINGS: [&str; 5] = [

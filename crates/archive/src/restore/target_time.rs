@@ -8,7 +8,7 @@ use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};
 
 use super::time_zone;
-use crate::time_error::{TimeError, clock, written};
+use crate::error::time_error::{TimeError, clock, written};
 
 /// PostgreSQL's words for times, which say another moment whenever they are read, or none.
 const WORDS: &[&str] = &[

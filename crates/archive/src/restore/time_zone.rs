@@ -8,7 +8,7 @@
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
 
-use crate::time_error::TimeError;
+use crate::error::time_error::TimeError;
 
 /// PostgreSQL takes no offset of 16 hours or more.
 const OFFSET_SECONDS_MAX: i32 = 16 * 3600 - 1;

@@ -13,13 +13,13 @@ use std::path::PathBuf;
 use super::destination::{Destination, Output, make_directory, set_mode};
 use super::directories::UNFINISHED;
 use super::selection::Selection;
-use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink, LEFT_OUT};
+use crate::backups::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink, LEFT_OUT};
+use crate::backups::pg_manifest::{ManifestFile, PgManifest};
+use crate::backups::proven_copy;
+use crate::backups::tar_files;
 use crate::error::ArchiveError;
-use crate::pg_manifest::{ManifestFile, PgManifest};
 use crate::progress::Progress;
-use crate::proven_copy;
-use crate::tablespace_record::TablespaceRecord;
-use crate::tar_files;
+use crate::server::tablespace_record::TablespaceRecord;
 
 /// The control file's name until everything else is in place.
 pub(super) const CONTROL_FILE_UNFINISHED: &str = "global/pg_control.walzip.tmp";

@@ -9,13 +9,13 @@ use walzip_pgformat::Lsn;
 use walzip_repo::{ClusterIdentity, RepoError, Repository};
 
 use super::RestoreOptions;
-use crate::archived_wal::ArchivedWal;
-use crate::backup_record::{BackupRecord, ListedBackup, of_another};
-use crate::branches::{Branches, Life};
-use crate::cluster_choice::part_of;
+use crate::archived::archived_wal::ArchivedWal;
+use crate::archived::branches::{Branches, Life};
+use crate::archived::timelines::Timelines;
+use crate::archived::wal_index;
+use crate::backups::backup_record::{BackupRecord, ListedBackup, of_another};
+use crate::cluster::choice::part_of;
 use crate::error::ArchiveError;
-use crate::timelines::Timelines;
-use crate::wal_index;
 
 /// The cluster that is to be restored.
 pub(super) struct Whose {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use walzip_repo::{AsideLabel, PackName, Repository, WalPacks};
 
 use super::Move;
+use crate::archived::stored_wal::StoredWal;
 use crate::error::ArchiveError;
 use crate::packs::PackReader;
-use crate::stored_wal::StoredWal;
 
 type Hash = [u8; 32];
 

@@ -15,10 +15,10 @@ use super::{
     Move, choose_label, describe, of_timelines, refuse_backups, refuse_unknown_descent,
     timelines_of,
 };
+use crate::archived::stored_wal::StoredWal;
+use crate::archived::timelines::Timelines;
+use crate::archived::wal_index;
 use crate::error::ArchiveError;
-use crate::stored_wal::StoredWal;
-use crate::timelines::Timelines;
-use crate::wal_index;
 
 /// A part of a timeline.
 struct Part {

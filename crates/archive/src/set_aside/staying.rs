@@ -11,11 +11,11 @@ use walzip_repo::{PackName, PutOutcome, Repository, WalPacks};
 
 use super::Move;
 use super::content::{PackedHashes, archived};
+use crate::archived::stored_wal::StoredWal;
+use crate::coding::members::Members;
 use crate::coding::{self, off_the_runtime};
 use crate::error::ArchiveError;
-use crate::members::Members;
 use crate::packs::Before;
-use crate::stored_wal::StoredWal;
 
 /// Before anything moves: where what stays has an object of its own already, that must be whole and the same.
 pub(super) async fn check(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {

@@ -9,7 +9,7 @@ use std::path::Path;
 use walzip_pgformat::PAGE_SIZE;
 
 use crate::error::ArchiveError;
-use crate::regular_file;
+use crate::files::regular_file;
 
 /// Facts of a file, cheap to read. The times tell whether it was written to since: a data directory
 /// that was rolled back, rewound or restored has a file of another time or another inode. The first

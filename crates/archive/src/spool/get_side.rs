@@ -21,9 +21,9 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 
 use super::file_state;
 use super::side::{Alive, Side, WorkerLock};
-use crate::durable;
 use crate::error::ArchiveError;
-use crate::regular_file;
+use crate::files::durable;
+use crate::files::regular_file;
 
 const POSITION: &str = "position";
 const AHEAD: &str = "ahead";

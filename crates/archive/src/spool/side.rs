@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::error::ArchiveError;
-use crate::regular_file;
+use crate::files::regular_file;
 
 const LOG_LEN_MAX: u64 = 1 << 20;
 

@@ -9,8 +9,8 @@ use walzip_repo::WalEntry;
 
 use super::both::{Both, content_hash, number};
 use super::problem::{Problem, is_of_one_file};
+use crate::archived::stored_wal::StoredWal;
 use crate::error::ArchiveError;
-use crate::stored_wal::StoredWal;
 
 /// What the comparison has shown.
 #[derive(Default)]

@@ -7,11 +7,11 @@ use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{AsideLabel, Repository, WalEntry};
 
 use super::problem::{Problem, is_of_one_file};
-use crate::backup_record::BackupRecord;
+use crate::archived::stored_wal::StoredWal;
+use crate::archived::timelines::{self, Timelines};
+use crate::archived::wal_index;
+use crate::backups::backup_record::BackupRecord;
 use crate::error::ArchiveError;
-use crate::stored_wal::StoredWal;
-use crate::timelines::{self, Timelines};
-use crate::wal_index;
 
 /// The number of the segment that a file is, or begins in; none of a history.
 pub(super) fn number(name: &WalFileName, segment_size: u32) -> Option<u64> {

@@ -14,7 +14,7 @@ use walzip_repo::{Repository, WalEntry};
 use super::aside::Aside;
 use super::both::{Both, number};
 use super::problem::Problem;
-use crate::backup_record::{BackupRecord, ListedBackup};
+use crate::backups::backup_record::{BackupRecord, ListedBackup};
 use crate::error::ArchiveError;
 use crate::pins;
 

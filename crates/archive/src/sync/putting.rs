@@ -5,16 +5,17 @@ use std::time::Instant;
 use bytes::Bytes;
 use walzip_repo::{PutOutcome, Repository};
 
+use crate::archived::settling;
+use crate::archived::stored_wal::StoredWal;
 use crate::error::ArchiveError;
-use crate::packs::{self, Before};
-use crate::stored_wal::StoredWal;
+use crate::packs::Before;
 
 /// Puts a file, unless it has come meanwhile, as an object of its own or in a pack. What has come has to be the same.
 pub(super) async fn put(to: &Repository, name: &str, object: Bytes) -> Result<(), ArchiveError> {
     let looked = Instant::now();
     let is_packed = !to.packs().with(name).await?.is_empty();
     let is_new = !is_packed && to.put_wal(name, object.clone()).await? == PutOutcome::Created;
-    if is_new && !packs::is_long_ago(looked) {
+    if is_new && !settling::is_long_ago(looked) {
         return Ok(());
     }
     let other = match is_new {
@@ -46,7 +47,7 @@ pub(super) async fn put(to: &Repository, name: &str, object: Bytes) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packs::pack::pack;
+    use crate::pack::pack;
     use crate::packs::testing::{archive, name, options, segment};
     use crate::push::{PushOptions, push};
 

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use walzip_repo::{WalEntry, WalPack};
 
 use super::{Choice, Finding, FindingKind, Part, Verification, VerifyOptions, detail_of};
+use crate::archived::neighbours::Neighbours;
+use crate::archived::settling;
+use crate::archived::wal_object;
 use crate::error::ArchiveError;
-use crate::neighbours::Neighbours;
-use crate::packs::{self, PackReader};
-use crate::wal_object;
+use crate::packs::PackReader;
 
 /// Proves the packs of a cluster. What is whole of the segments that are only in packs is added.
 pub(super) async fn verify(
@@ -107,7 +108,9 @@ async fn verify_pack(
                     let beginning = &decoded.beginning;
                     let proven = wal_object::prove_beginning(name, beginning, repository.cluster());
                     match is_single(name) {
-                        true => packs::compare(repository, pack, member).await.and(proven),
+                        true => settling::compare(repository, pack, member)
+                            .await
+                            .and(proven),
                         false => proven,
                     }
                 }

@@ -8,11 +8,11 @@ use walzip_repo::{RepoError, Repository, WalEntry};
 
 use super::notes::Note;
 use super::{Choice, Finding, FindingKind, Part, Verification, VerifyOptions, detail_of, packs};
+use crate::archived::neighbours::{Neighbours, NotContinued, before_branch};
+use crate::archived::stored_wal::StoredWal;
+use crate::archived::timelines;
+use crate::archived::wal_object::{self, Proven};
 use crate::error::ArchiveError;
-use crate::neighbours::{Neighbours, NotContinued, before_branch};
-use crate::stored_wal::StoredWal;
-use crate::timelines;
-use crate::wal_object::{self, Proven};
 
 /// Proves the WAL of one cluster.
 pub(super) async fn verify(

@@ -8,7 +8,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use walzip_archive::ArchiveError;
 use walzip_archive::get::{GetOptions, Got, get};
 use walzip_archive::info::info;
-use walzip_archive::packs::pack::{PackOptions, Packing, pack};
+use walzip_archive::pack::{PackOptions, Packing, pack};
 use walzip_archive::progress::Progress;
 use walzip_archive::push::PushOutcome;
 use walzip_archive::sync::{SyncOptions, sync};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use walzip_archive::ArchiveError;
-use walzip_archive::packs::pack::pack;
+use walzip_archive::pack::pack;
 use walzip_archive::set_aside::{
     plan_put_back, plan_set_aside, plan_set_aside_from, put_back, set_aside,
 };

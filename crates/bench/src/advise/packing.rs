@@ -12,8 +12,10 @@ use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::SegmentHeader;
 
 use super::wal_survey::is_at;
+use crate::cancel::Cancel;
+use crate::error::Error;
 use crate::input::segment_name;
-use crate::{Cancel, Error, Progress};
+use crate::progress::Progress;
 
 /// Fewer segments tell nothing: what is known of pages is worth something when they come back.
 pub(super) const SEGMENTS_MIN: usize = 8;
@@ -163,7 +165,7 @@ fn header(path: &Path) -> Option<SegmentHeader> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Silent;
+    use crate::progress::Silent;
 
     const SIZE: u32 = 1 << 20;
 

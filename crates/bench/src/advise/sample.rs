@@ -8,9 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::error::Error;
 use crate::input::{self, complete_segments, is_segment_name, segment_name, sorted_entries};
 use crate::process::Surroundings;
-use crate::{Error, Progress};
+use crate::progress::Progress;
 
 /// How many of the newest segments are looked at when that costs only reading.
 const NEIGHBOURS: usize = 48;

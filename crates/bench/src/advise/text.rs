@@ -257,9 +257,9 @@ fn wrapped(f: &mut fmt::Formatter<'_>, beginning: &str, text: &str) -> fmt::Resu
 pub(super) mod fixture {
     //! Advice out of given figures.
 
-    use crate::Provenance;
     use crate::advise::program::{choose, programs};
     use crate::advise::{Advice, Confidence, Limits, Rate, WalSurvey};
+    use crate::provenance::Provenance;
     use crate::verdict::Time;
     use crate::wal::fixture::fixture;
 

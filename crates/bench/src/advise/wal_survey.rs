@@ -10,10 +10,11 @@ use walzip_pgformat::rmgr_id;
 use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader};
 
 use super::stretch::{Moment, Stretch, Touch, Walk};
+use crate::cancel::Cancel;
 use crate::contents::Contents;
+use crate::error::Error;
 use crate::input::{is_segment_name, segment_name};
 use crate::record_facts::{first_number, is, is_checkpoint, is_end_of_transaction};
-use crate::{Cancel, Error};
 
 /// Of the resource manager XLOG.
 const SWITCH: u8 = 0x40;

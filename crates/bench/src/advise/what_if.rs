@@ -15,7 +15,7 @@ use walzip_pgformat::wal::{
 };
 use walzip_pgformat::{Lsn, PAGE_SIZE};
 
-use crate::Error;
+use crate::error::Error;
 
 /// The settings, as `wal_compression` has them; before 15 `on` means pglz.
 pub(super) const SETTINGS: [(&str, Compression); 4] = [

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use super::calls::Call;
 use super::kind::Kind;
 use super::options::MakeRepository;
 use super::place::Place;
 use crate::contender::find_program;
+use crate::launcher::calls::Call;
 use crate::process::{self, Failure, Surroundings};
 
 /// An archiver with its settings.

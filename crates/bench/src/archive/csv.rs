@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use super::results::Results;
-use crate::text::{quoted, write_csv_ending};
+use crate::ending::write_csv_ending;
+use crate::text::quoted;
 
 const HEADER: &str = "archiver,background,action,segments,bytes,run,status,wall_s,longest_s,cpu_s,\
     stored_bytes";

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::archivers::{Archiver, Ready};
-use super::calls::{self, Call, Calls, Made};
 use super::options::MakeRepository;
 use super::place::Place;
 use super::results::{Action, Failed, Measurement, Results};
-use crate::Progress;
 use crate::clock::Clock;
+use crate::launcher::calls::{self, Call, Calls, Made};
 use crate::output::{Files, check_space};
 use crate::process::{self, Failure, Surroundings};
+use crate::progress::Progress;
 
 /// An archiver and where its program is.
 pub(super) type Runnable = (&'static Archiver, PathBuf);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::kind::Kind;
-use crate::Cancel;
+use crate::cancel::Cancel;
 use crate::output::Files;
 
 /// How many segments are archived unless the caller says otherwise.

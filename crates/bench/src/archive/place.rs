@@ -9,7 +9,8 @@ use walzip_pgformat::SystemId;
 use walzip_pgformat::control_file::ControlFile;
 use walzip_pgformat::wal::SegmentHeader;
 
-use crate::{Error, Input};
+use crate::error::Error;
+use crate::input::Input;
 
 /// What was archived.
 #[derive(Clone, Debug, Serialize)]

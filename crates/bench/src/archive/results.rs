@@ -8,8 +8,10 @@ use super::archivers::Archiver;
 use super::kind::Kind;
 use super::place::Wal;
 use crate::output::Record;
+use crate::provenance::Program;
+use crate::provenance::Provenance;
+use crate::resume::Resumed;
 use crate::spread::{Spread, spread};
-use crate::{Program, Provenance, Resumed};
 
 /// Everything that the experiment found out.
 #[derive(Clone, Debug, Serialize)]

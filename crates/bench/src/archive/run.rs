@@ -9,8 +9,14 @@ use super::options::Options;
 use super::place::Place;
 use super::results::{Missing, Results, Row, Settings};
 use crate::contender::find_program;
+use crate::error::Error;
+use crate::input;
+use crate::input::Input;
 use crate::process::{Surroundings, memory_floor};
-use crate::{Error, Input, Program, Progress, Provenance, Scratch, input};
+use crate::progress::Progress;
+use crate::provenance::Program;
+use crate::provenance::Provenance;
+use crate::scratch::Scratch;
 
 /// Measures; what stops it after the first measurement is part of the results.
 pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, Error> {

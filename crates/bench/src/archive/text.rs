@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::results::{Action, Missing, Results};
+use crate::ending::write_ending;
 use crate::report::{Cell, Table};
-use crate::text::{counted, megabytes, write_ending};
+use crate::text::{counted, megabytes};
 use crate::verdict::too_few;
 
 impl fmt::Display for Results {

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use super::results::Results;
-use crate::text::{quoted, write_csv_ending};
+use crate::ending::write_csv_ending;
+use crate::text::quoted;
 
 const HEADER: &str = "backup,data_set,data_set_bytes,run,status,bytes,wall_s,user_s,system_s,\
     server_cpu_s,peak_memory_bytes";

@@ -2,7 +2,7 @@
 
 use super::manifest::Downloaded;
 use super::measurement::DataSet;
-use crate::Error;
+use crate::error::Error;
 use crate::server::Server;
 use crate::workload::Workload;
 

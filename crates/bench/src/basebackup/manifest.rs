@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::error::Error;
+use crate::input;
 use crate::server::Server;
-use crate::{Error, input};
 
 /// One data set of a manifest. What it names is loaded in the order of its fields.
 #[derive(Clone, Debug, Deserialize)]

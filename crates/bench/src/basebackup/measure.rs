@@ -18,11 +18,13 @@ use super::results::Results;
 use super::resume::Earlier;
 use crate::clock::Clock;
 use crate::contender::find_program;
+use crate::error::Error;
 use crate::output::Files;
 use crate::package::how_to_install;
 use crate::process::{self, Failure, Surroundings};
+use crate::progress::Progress;
 use crate::server::{Installation, Server, Settings};
-use crate::{Error, Progress, Usage};
+use crate::usage::Usage;
 
 /// How a server says that it was built without a method.
 const UNSUPPORTED: &str = "this build does not support compression";

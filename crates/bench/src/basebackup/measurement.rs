@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::methods::Taker;
-use crate::{Program, Usage};
+use crate::provenance::Program;
+use crate::usage::Usage;
 
 /// Something that takes backups.
 #[derive(Clone, Debug, Serialize)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::data_sets::Source;
-use crate::Cancel;
+use crate::cancel::Cancel;
 use crate::output::Files;
 use crate::workload::Workload;
 

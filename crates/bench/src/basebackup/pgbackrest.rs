@@ -10,9 +10,10 @@ use std::process::Command;
 use super::methods::{PGBACKREST_PROCESSES, PGBACKREST_STANZA, Taker};
 use super::on_server::owners_command;
 use super::restore::{RESTORED, gone};
+use crate::error::Error;
 use crate::process::{self, Failure};
 use crate::server::{PORT, Server, USER};
-use crate::{Error, Usage};
+use crate::usage::Usage;
 
 /// In the directory of a server.
 const REPOSITORY: &str = "pgbackrest";

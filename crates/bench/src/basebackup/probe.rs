@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use super::data_sets::Source;
 use super::options::Options;
-use crate::Error;
+use crate::error::Error;
 use crate::process::{self, Failure, Surroundings};
 use crate::server::Installation;
 

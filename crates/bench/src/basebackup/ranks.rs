@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::measurement::{Measurement, Row};
 use super::published::PUBLISHED;
-use crate::Provenance;
+use crate::provenance::Provenance;
 use crate::spread::spread;
 use crate::verdict::{RUNS_MIN, Time};
 
@@ -292,7 +292,9 @@ mod tests {
     use super::super::methods::Taker;
     use super::super::results::{Results, Settings};
     use super::*;
-    use crate::{Program, Provenance, Usage};
+    use crate::provenance::Program;
+    use crate::provenance::Provenance;
+    use crate::usage::Usage;
 
     /// The seconds and bytes of each loop, for each data set.
     type Loops<'a> = &'a [&'a [(f64, u64)]];

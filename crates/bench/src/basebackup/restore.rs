@@ -12,13 +12,13 @@ use std::process::Command;
 use super::measurement::Restored;
 use super::on_server::{NO_CONFIGURATION, owners_command};
 use super::results::Results;
-use crate::Usage;
 use crate::contender::find_program;
 use crate::package::how_to_install;
 use crate::process::{self, Failure, Surroundings};
 use crate::report::{Bars, Cell, Table};
 use crate::server::Server;
 use crate::spread::{Spread, spread};
+use crate::usage::Usage;
 
 const TAR: &str = "tar";
 /// In the directory of a server.

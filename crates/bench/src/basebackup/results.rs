@@ -8,7 +8,9 @@ use super::measurement::{DataSet, Failed, Measurement, Restored, Row};
 use super::published::SOURCE;
 use super::ranks::{Measured, Ranks};
 use crate::output::Record;
-use crate::{Program, Provenance, Resumed};
+use crate::provenance::Program;
+use crate::provenance::Provenance;
+use crate::resume::Resumed;
 
 /// Everything that the experiment found out.
 #[derive(Clone, Debug, Serialize)]

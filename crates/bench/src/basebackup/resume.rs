@@ -10,8 +10,9 @@ use serde::Deserialize;
 use super::measurement::{DataSet, Failed, Measurement, Restored};
 use super::results::Results;
 use super::{Options, Source};
+use crate::error::Error;
+use crate::progress::Progress;
 use crate::resume::{EarlierRow, Origin, Resumed, go_on, keep_all, read_earlier};
-use crate::{Error, Progress};
 
 /// What is needed of an earlier run's JSON.
 #[derive(Clone, Debug, Deserialize)]

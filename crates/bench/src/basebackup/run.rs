@@ -9,10 +9,14 @@ use super::probe::probe;
 use super::results::{Results, Settings};
 use super::resume::Earlier;
 use crate::contender::find_program;
+use crate::error::Error;
 use crate::package::how_to_install;
 use crate::process::{Surroundings, memory_floor};
+use crate::progress::Progress;
+use crate::provenance::Program;
+use crate::provenance::Provenance;
+use crate::scratch::Scratch;
 use crate::server::Installation;
-use crate::{Error, Program, Progress, Provenance, Scratch};
 
 /// How often each backup is taken before it is measured.
 const WARM_UPS: u32 = 1;

@@ -5,8 +5,9 @@ use std::fmt;
 use super::published::{PUBLISHED_SETS, PublishedBackup, PublishedSet};
 use super::ranks::Score;
 use super::results::Results;
+use crate::ending::write_ending;
 use crate::report::{Cell, Table};
-use crate::text::{counted, megabytes, write_ending};
+use crate::text::{counted, megabytes};
 use crate::verdict::{Time, too_few};
 
 /// What the columns mean, and what is not alike.

@@ -116,8 +116,9 @@ mod tests {
     use super::super::published::{PUBLISHED, SOURCE};
     use super::super::results::Work;
     use super::*;
+    use crate::provenance::Program;
+    use crate::provenance::Provenance;
     use crate::server::{Phase, Settings};
-    use crate::{Program, Provenance};
 
     /// Rows in a second, run by run, for each method.
     fn results(rates: &[(&str, &[f64])]) -> Results {

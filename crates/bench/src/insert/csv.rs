@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use super::published::SOURCE;
 use super::results::Results;
+use crate::ending::{write_csv_ending, write_csv_server};
 use crate::server::Phase;
-use crate::text::{write_csv_ending, write_csv_server};
 
 impl Results {
     /// Writes each measurement, after lines of provenance.

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::results::{Memory, Work};
+use crate::cancel::Cancel;
+use crate::error::Error;
 use crate::output::Files;
+use crate::provenance::Provenance;
 use crate::server::Settings;
 use crate::workload::insert_phases as phases;
-use crate::{Cancel, Error, Provenance};
 
 /// What a row takes in the table and its four indexes.
 pub(crate) const BYTES_PER_ROW: u64 = 220;

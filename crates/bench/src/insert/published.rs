@@ -116,8 +116,9 @@ mod tests {
     use super::super::{Results, Work};
     use super::*;
     use crate::output::Record;
+    use crate::provenance::Program;
+    use crate::provenance::Provenance;
     use crate::server::Settings;
-    use crate::{Program, Provenance};
 
     fn results() -> Results {
         Results {

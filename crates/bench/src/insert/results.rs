@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::published::Published;
 use crate::output::Record;
+use crate::provenance::Program;
+use crate::provenance::Provenance;
+use crate::resume::Resumed;
 use crate::server::{Phase, Settings};
 use crate::spread::{Spread, spread};
-use crate::{Program, Provenance, Resumed};
 
 /// What a server does one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

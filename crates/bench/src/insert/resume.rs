@@ -8,9 +8,10 @@ use serde::Deserialize;
 
 use super::options::Options;
 use super::results::{Measurement, Results, Work};
+use crate::error::Error;
+use crate::progress::Progress;
 use crate::resume::{Origin, go_on, keep_all, read_earlier};
 use crate::server::Settings;
-use crate::{Error, Progress};
 
 /// What is needed of an earlier run's JSON.
 #[derive(Deserialize)]

@@ -6,10 +6,12 @@ use super::options::Options;
 use super::published::PUBLISHED;
 use super::results::{Measurement, Memory, Results, Step};
 use crate::clock::Clock;
+use crate::error::Error;
 use crate::output::check_space;
+use crate::progress::Progress;
+use crate::provenance::Provenance;
 use crate::server::{Installation, Phase, Server};
 use crate::workload::{Transactions, Workload, insert_phases as phases};
-use crate::{Error, Progress, Provenance};
 
 /// What it takes at most with its WAL, when each row brings an image of its own.
 const DISK_BYTES_PER_ROW: u64 = 2_000;

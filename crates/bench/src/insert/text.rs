@@ -4,8 +4,9 @@ use std::fmt;
 
 use super::published::{PROCESSOR_TIME_OF_PGLZ, SOURCE};
 use super::{Measurement, Memory, Results, Step};
+use crate::ending::{quick_look, write_gaps};
 use crate::report::{Cell, Table};
-use crate::text::{counted, quick_look, write_gaps};
+use crate::text::counted;
 
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use super::results::Results;
-use crate::text::{quoted, write_csv_ending};
+use crate::ending::write_csv_ending;
+use crate::text::quoted;
 
 const HEADER: &str = "kept,segments,bytes,status,stored_bytes,files,make_cpu_s,\
     make_peak_memory_bytes,decode_cpu_s,get_median_s,get_longest_s,get_peak_memory_bytes";

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::results::{Figures, Kept};
-use crate::Usage;
 use crate::archive::{MakeRepository, Place};
 use crate::process::{self, Failure, Surroundings, stored_bytes};
+use crate::usage::Usage;
 
 /// What a server calls a file that it gets.
 const WANTED: &str = "pg_wal/RECOVERYXLOG";

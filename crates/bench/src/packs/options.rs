@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::Cancel;
 use crate::archive::MakeRepository;
+use crate::cancel::Cancel;
 use crate::output::Files;
 
 /// How many segments are packed unless the caller says otherwise.

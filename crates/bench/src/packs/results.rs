@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::Provenance;
 use crate::archive::Wal;
 use crate::output::Record;
+use crate::provenance::Provenance;
 
 /// Everything that the experiment found out.
 #[derive(Clone, Debug, Serialize)]

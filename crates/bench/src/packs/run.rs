@@ -9,9 +9,13 @@ use super::results::{Failed, Kept, Results, Row, Settings};
 use crate::archive::{Place, inputs};
 use crate::clock::Clock;
 use crate::contender::find_program;
+use crate::error::Error;
 use crate::output::check_space;
 use crate::process::{Failure, Surroundings, memory_floor};
-use crate::{Error, Program, Progress, Provenance, Scratch};
+use crate::progress::Progress;
+use crate::provenance::Program;
+use crate::provenance::Provenance;
+use crate::scratch::Scratch;
 
 /// How many segments are got by a call each.
 const GOT: usize = 9;

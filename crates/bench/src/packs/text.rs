@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::results::{Kept, Results};
+use crate::ending::write_ending;
 use crate::report::{Cell, Table};
-use crate::text::{counted, megabytes, write_ending};
+use crate::text::{counted, megabytes};
 
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use super::results::{Caches, Results};
-use crate::text::{quoted, write_csv_ending};
+use crate::ending::write_csv_ending;
+use crate::text::quoted;
 
 const HEADER: &str = "way,content,segment_bytes,segments,bytes,run,status,wall_s,user_s,system_s,\
     peak_memory_bytes,stored_bytes";

@@ -14,9 +14,11 @@ use super::sshd::HOST;
 use super::stores::InStore;
 use super::target::{There, read_back};
 use crate::clock::Clock;
+use crate::input;
 use crate::output::{Files, check_space};
 use crate::process::{self, Failure, Surroundings};
-use crate::{Progress, Usage, input};
+use crate::progress::Progress;
+use crate::usage::Usage;
 
 /// Makes the kernel forget what files contain; root may write to it.
 pub(super) const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";

@@ -7,8 +7,9 @@ use super::methods::Method;
 use super::sets::Content;
 use super::stores::Stores;
 use super::target::Target;
+use crate::cancel::Cancel;
+use crate::error::Error;
 use crate::output::Files;
-use crate::{Cancel, Error};
 
 /// The sizes that were published.
 const SIZES_MEGABYTES: &[u32] = &[16, 64];

@@ -8,8 +8,11 @@ use super::methods::{Kind, Method};
 use super::published::{PUBLISHED, Published, SOURCE};
 use super::sets::Set;
 use crate::output::Record;
+use crate::provenance::Program;
+use crate::provenance::Provenance;
+use crate::resume::Resumed;
 use crate::spread::{Spread, spread};
-use crate::{Program, Provenance, Resumed, Usage};
+use crate::usage::Usage;
 
 /// Everything that the experiment found out.
 #[derive(Clone, Debug, Serialize)]

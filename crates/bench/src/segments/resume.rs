@@ -8,8 +8,10 @@ use serde::Deserialize;
 
 use super::results::{Measurement, Results, Row};
 use super::sets::Set;
+use crate::error::Error;
+use crate::output::Files;
+use crate::progress::Progress;
 use crate::resume::{EarlierRow, Origin, Resumed, keep_all, note_taken_over, read_earlier};
-use crate::{Error, Files, Progress};
 
 /// What is needed of an earlier run's JSON.
 #[derive(Clone, Debug, Deserialize)]

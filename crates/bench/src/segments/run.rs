@@ -11,11 +11,17 @@ use super::sshd::{self, Sshd};
 use super::stores::InStore;
 use super::target::{Target, There};
 use crate::contender::find_program;
+use crate::error::Error;
+use crate::input;
+use crate::input::Input;
 use crate::output::check_space;
 use crate::package::how_to_install;
 use crate::process::{Surroundings, memory_floor};
+use crate::progress::Progress;
+use crate::provenance::Program;
+use crate::provenance::Provenance;
+use crate::scratch::Scratch;
 use crate::server::Installation;
-use crate::{Error, Input, Program, Progress, Provenance, Scratch, input};
 
 /// Measures; what stops it after the first measurement is part of the results.
 pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, Error> {

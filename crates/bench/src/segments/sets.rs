@@ -11,8 +11,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use walzip_pgformat::wal::SegmentHeader;
 
+use crate::cancel::Cancel;
+use crate::error::Error;
+use crate::input;
+use crate::input::Input;
+use crate::progress::Progress;
 use crate::server::{Installation, Settings};
-use crate::{Cancel, Error, Input, Progress, input};
 
 const MEGABYTE: u64 = 1 << 20;
 /// How much real WAL a throw-away server writes: the rest of a set repeats it.

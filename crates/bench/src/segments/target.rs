@@ -8,9 +8,10 @@ use std::str::FromStr;
 
 use super::sshd::{CLIENT_CONFIG, CLIENT_PACKAGE};
 use super::stores;
+use crate::cancel::Cancel;
 use crate::contender::find_program;
+use crate::error::Error;
 use crate::process::{self, Failure, Surroundings};
-use crate::{Cancel, Error};
 
 /// Where the user wants archives to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,7 +235,7 @@ mod tests {
     use super::super::sshd::{self, HOST, Sshd};
     use super::super::{Options, run};
     use super::*;
-    use crate::Silent;
+    use crate::progress::Silent;
 
     #[test]
     fn a_host_is_told_from_a_directory_as_scp_does() {

@@ -6,10 +6,11 @@ use std::time::Duration;
 use super::published::TOTAL_BYTES;
 use super::results::{Caches, Measurement, Results};
 use super::{Content, Published, Set};
-use crate::Usage;
+use crate::ending::write_ending;
 use crate::report::{Cell, Table};
 use crate::spread::spread;
-use crate::text::{counted, megabytes, write_ending};
+use crate::text::{counted, megabytes};
+use crate::usage::Usage;
 use crate::verdict::{self, Comparison, Time, Told, too_few};
 
 /// The sizes of the published figures.
@@ -344,7 +345,8 @@ mod tests {
     use super::super::methods::Method;
     use super::super::results::{Row, Settings};
     use super::*;
-    use crate::{Program, Provenance};
+    use crate::provenance::Program;
+    use crate::provenance::Provenance;
 
     /// scp of 16 and of 64 MB, so many of all, with the seconds of each run.
     fn results(total_bytes: u64, small: &[f64], large: &[f64]) -> Results {

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::Error;
+use crate::error::Error;
 
 /// Whom a root process runs servers as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

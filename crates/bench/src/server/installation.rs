@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 
 use super::Settings;
+use crate::cancel::Cancel;
 use crate::contender::find_program;
+use crate::error::Error;
 use crate::process::Surroundings;
-use crate::{Cancel, Error, Program, Scratch};
+use crate::provenance::Program;
+use crate::scratch::Scratch;
 
 /// What a server cannot do without.
 const SERVER_PROGRAMS: [&str; 2] = ["initdb", "postgres"];

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
-use crate::Scratch;
+use crate::scratch::Scratch;
 
 /// What a shell does with a server that is to be moved: it waits for a word, and becomes it.
 pub(super) const WAITS: &str = "read -r moved && exec \"$@\" </dev/null";

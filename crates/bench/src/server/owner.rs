@@ -9,8 +9,9 @@ use rustix::process::Signal;
 
 use super::account::Account;
 use super::{PATIENCE, Server, Settings};
+use crate::error::Error;
 use crate::process::{self, Surroundings};
-use crate::{Error, Usage};
+use crate::usage::Usage;
 
 impl Server {
     /// A directory that belongs to the server's user and goes when the server goes.

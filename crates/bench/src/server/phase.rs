@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Server, ServerUsage, Written};
-use crate::workload::Ran;
-use crate::{Error, Usage};
+use crate::error::Error;
+use crate::usage::Usage;
 
 /// What a server was made to do, measured.
 ///
@@ -67,6 +67,17 @@ impl Phase {
             wal.checkpoints,
         )
     }
+}
+
+/// What transactions took.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Ran {
+    /// How many there were.
+    pub transactions: u64,
+    /// Transactions in a second, without the time that connecting took.
+    pub tps: f64,
+    /// What the client program took.
+    pub client: Usage,
 }
 
 /// What a client did.

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::{Account, PATIENCE, Server, owned_directory, said, too_slow, wrong};
-use crate::{Error, process};
+use crate::error::Error;
+use crate::process;
 
 /// How often the primary is asked, in seconds.
 const ASK_EVERY: &str = "0.2";

@@ -10,7 +10,7 @@ use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId, rmgr_id};
 
 use super::Server;
-use crate::Error;
+use crate::error::Error;
 
 /// `XLOG_CHECKPOINT_ONLINE`.
 const CHECKPOINT_ONLINE: u8 = 0x10;

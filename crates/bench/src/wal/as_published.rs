@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::Results;
 use super::published::{PUBLISHED, Published, SEGMENT_BYTES, SOURCE, TIMED_EXAMPLE, VOLUME};
-use crate::Usage;
 use crate::text::{counted, megabytes};
+use crate::usage::Usage;
 use crate::verdict::Time;
 
 /// The published pairs, beside what was measured here.

@@ -7,8 +7,10 @@ use std::io::{self, Write};
 
 use super::Results;
 use super::dominance::{Answer, Level};
-use crate::text::{quoted, write_csv_ending};
-use crate::{Counts, Usage};
+use crate::ending::write_csv_ending;
+use crate::text::quoted;
+use crate::usage::Counts;
+use crate::usage::Usage;
 
 const DOMINANCE_HEADER: &str = "program,threads,\
     runs,spread,beaten_by,bytes,compress_time,decompress_time,not_on_folders,folders,\

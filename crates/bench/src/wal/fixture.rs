@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use super::{Dominance, Measurement, Results, Row, Settings, dominance, summary};
 use crate::contender::Contender;
-use crate::{Input, Program, Provenance, Usage};
+use crate::input::Input;
+use crate::provenance::Program;
+use crate::provenance::Provenance;
+use crate::usage::Usage;
 
 /// A contender, its level, and the bytes and seconds that it took on each folder.
 pub(crate) type FixtureRow<'a> = (&'a str, u8, &'a [(u64, f64)]);

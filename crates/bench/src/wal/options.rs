@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::published::{PUBLISHED, Published};
+use crate::cancel::Cancel;
 use crate::contender::{
     BASELINE, CONTENDERS, Contender, Request, Selection, WALZIP, WALZIP_UNVERIFIED,
 };
 use crate::input::{SAMPLE_SEGMENTS, Take};
 use crate::output::Files;
-use crate::{Cancel, Sample, Sampled};
+use crate::sample::Sample;
+use crate::sample::Sampled;
 
 /// How often each measurement is repeated unless the caller says otherwise.
 const RUNS: u32 = 3;

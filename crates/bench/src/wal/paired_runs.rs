@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::{Measurement, Results};
-use crate::Usage;
+use crate::usage::Usage;
 use crate::verdict::Time;
 
 /// Every measurement by its row, input and run.

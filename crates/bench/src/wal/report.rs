@@ -9,8 +9,9 @@ use serde::Serialize;
 
 use super::published::TIMED_EXAMPLE;
 use super::{Dominance, Failed, Missing, Results, Row, Settings, Summary};
+use crate::input::Input;
+use crate::provenance::Provenance;
 use crate::report;
-use crate::{Input, Provenance};
 
 const PAGE: &str = include_str!("report/page.html");
 const SCRIPT: &str = include_str!("report/script.js");

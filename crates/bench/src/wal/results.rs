@@ -9,10 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use super::dominance::Dominance;
 use crate::contender::{Contender, Threads};
+use crate::input::Input;
 use crate::output::Record;
 use crate::package::how_to_install;
+use crate::provenance::Program;
+use crate::provenance::Provenance;
+use crate::resume::Resumed;
+use crate::sample::Sampled;
 use crate::text::counted;
-use crate::{Input, Program, Provenance, Resumed, Sampled, Usage};
+use crate::usage::Usage;
 
 /// Everything that an experiment found out.
 #[derive(Clone, Debug, Serialize)]

@@ -8,9 +8,12 @@ use std::collections::{HashMap, HashSet};
 use serde::Deserialize;
 
 use super::{Measurement, Results};
+use crate::error::Error;
+use crate::input::Input;
+use crate::output::Files;
+use crate::progress::Progress;
 use crate::resume::{Origin, Resumed, keep_all, note_taken_over, read_earlier};
 use crate::text::counted;
-use crate::{Error, Files, Input, Progress};
 
 /// What is needed of an earlier run's JSON.
 #[derive(Deserialize)]

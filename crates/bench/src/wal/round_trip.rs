@@ -8,8 +8,10 @@ use std::process::Stdio;
 use tempfile::TempDir;
 
 use crate::contender::{self, Contender};
+use crate::input;
+use crate::input::Input;
 use crate::process::{self, Failure, Surroundings};
-use crate::{Input, Usage, input};
+use crate::usage::Usage;
 
 /// What one round trip took, and how many bytes the compressed file has.
 pub(super) struct RoundTrip {

@@ -8,10 +8,14 @@ use super::results::{Missing, Results, Row, Settings};
 use super::schedule::{Runnable, Schedule};
 use super::summary;
 use crate::contender::{Contender, Selection, find_program};
+use crate::error::Error;
 use crate::input;
 use crate::output::check_space;
 use crate::process::{Surroundings, memory_floor};
-use crate::{Error, Program, Progress, Provenance, Scratch};
+use crate::progress::Progress;
+use crate::provenance::Program;
+use crate::provenance::Provenance;
+use crate::scratch::Scratch;
 
 /// Measures; what stops it after the first measurement is part of the results.
 ///

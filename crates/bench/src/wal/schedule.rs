@@ -8,9 +8,11 @@ use super::results::{Failed, Measurement, Results, Row};
 use super::round_trip::round_trip;
 use crate::clock::Clock;
 use crate::contender::{BASELINE, Contender, WALZIP, WALZIP_UNVERIFIED};
+use crate::error::Error;
+use crate::input::Input;
 use crate::output::{Files, check_space};
 use crate::process::{Failure, Surroundings};
-use crate::{Error, Input, Progress};
+use crate::progress::Progress;
 
 /// How often what was measured is written down meanwhile.
 const CHECKPOINT: Duration = Duration::from_secs(30);

@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::{Figures, FolderFigures, Measurement, Results, Summary};
 use crate::contender::BASELINE;
 use crate::input::is_realistic;
-use crate::{Counts, Usage};
+use crate::usage::Counts;
+use crate::usage::Usage;
 
 /// The figures of every row.
 pub(super) fn summarise(results: &Results) -> Vec<Summary> {

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 
 use super::published::Published;
 use super::results::{Measurement, Results};
+use crate::ending::{write_csv_ending, write_csv_server};
 use crate::server::{Phase, Replication};
-use crate::text::{quoted, write_csv_ending, write_csv_server};
+use crate::text::quoted;
 
 impl Results {
     /// Writes each measurement, after lines of provenance. What programs make of the WAL is

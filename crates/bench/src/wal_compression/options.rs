@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::results::Work;
+use crate::cancel::Cancel;
 use crate::contender::Request;
+use crate::error::Error;
+use crate::input;
 use crate::output::Files;
 use crate::server::Settings;
 use crate::workload::Workload;
-use crate::{Cancel, Error, input};
 
 /// The programs and levels that are asked what they make of the WAL.
 const PROGRAMS: &[&str] = &[

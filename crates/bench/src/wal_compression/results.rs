@@ -8,11 +8,14 @@ use super::estimate::Estimate;
 use super::published::Published;
 use super::resume::Earlier;
 use crate::output::Record;
+use crate::provenance::Program;
+use crate::provenance::Provenance;
+use crate::resume::Resumed;
 use crate::server::{Phase, Replication, Settings};
 use crate::spread::{Spread, spread};
 use crate::verdict::{self, Comparison, Time};
+use crate::wal;
 use crate::workload::Workload;
-use crate::{Program, Provenance, Resumed, wal};
 
 /// Everything that the experiment found out.
 #[derive(Clone, Debug, Serialize)]

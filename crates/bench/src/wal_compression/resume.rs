@@ -7,9 +7,11 @@
 use serde::Deserialize;
 
 use super::{Archived, Measurement, Results, Stage, Work};
+use crate::error::Error;
+use crate::output::Files;
+use crate::progress::Progress;
 use crate::resume::{Origin, go_on, keep_all, read_earlier};
 use crate::server::Settings;
-use crate::{Error, Files, Progress};
 
 /// What is needed of an earlier run's JSON.
 #[derive(Clone, Debug, Deserialize)]

@@ -10,10 +10,17 @@ use super::options::Options;
 use super::published::PUBLISHED;
 use super::results::{Archived, Measurement, Results, Stage, Work};
 use crate::clock::Clock;
+use crate::error::Error;
 use crate::output::check_space;
+use crate::progress::Progress;
+use crate::progress::Step;
+use crate::provenance::Provenance;
+use crate::scratch::Scratch;
+use crate::server::Ran;
 use crate::server::{Done, Installation, Server};
-use crate::workload::{Ran, Transactions};
-use crate::{Error, Progress, Provenance, Scratch, Step, Usage, wal};
+use crate::usage::Usage;
+use crate::wal;
+use crate::workload::Transactions;
 
 /// What a unit of scale takes at most, with its indexes and its WAL.
 const BYTES_PER_SCALE: u64 = 60 << 20;

@@ -7,9 +7,10 @@ use super::published::{
     BY_BOTH, BY_PROGRAM, BY_SERVER, INSERTS, LOAD, PLAIN, READERS_ROWS, TRANSACTIONS, UPDATES,
 };
 use super::{Results, Stage};
+use crate::ending::{quick_look, write_gaps};
 use crate::report::{Cell, Table};
 use crate::server::{Phase, Replication};
-use crate::text::{counted, quick_look, write_gaps};
+use crate::text::counted;
 use crate::verdict::{Comparison, Told, too_few};
 
 /// How the figures of a standby are to be read.

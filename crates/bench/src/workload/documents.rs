@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Script;
 use super::loader::Loader;
-use crate::Error;
+use crate::error::Error;
 use crate::random::Random;
 
 /// Documents for each unit of scale.

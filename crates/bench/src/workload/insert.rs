@@ -3,7 +3,7 @@
 
 use super::Script;
 use super::loader::Loader;
-use crate::Error;
+use crate::error::Error;
 
 /// Rows of one transaction.
 pub const ROWS_PER_TRANSACTION: u64 = 100;

@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::PathBuf;
 
+use crate::error::Error;
 use crate::server::Server;
-use crate::{Error, Usage};
+use crate::usage::Usage;
 
 /// How much is written before psql takes it.
 const FILE_BYTES: usize = 32 << 20;

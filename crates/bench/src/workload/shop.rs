@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::loader::Loader;
 use super::words::{self, city, name, phrase};
 use super::{SPREAD_SECONDS, Script};
-use crate::Error;
+use crate::error::Error;
 use crate::random::Random;
 
 const CUSTOMERS: u64 = 6_000;

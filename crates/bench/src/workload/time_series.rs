@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::Script;
 use super::loader::Loader;
 use super::words::city;
-use crate::Error;
+use crate::error::Error;
 use crate::random::Random;
 
 /// Devices for each unit of scale.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::SPREAD_SECONDS;
 use super::loader::Loader;
 use super::words::phrase;
-use crate::Error;
+use crate::error::Error;
 use crate::random::Random;
 
 /// Rows for each unit of scale.

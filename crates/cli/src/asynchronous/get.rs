@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use walzip_archive::get::Got;
-use walzip_archive::get_ahead::{GetAheadOptions, fetch_following, get_ahead};
+use walzip_archive::get::ahead::{GetAheadOptions, fetch_following, get_ahead};
 use walzip_archive::spool::{self, Advance, GetSpool};
 use walzip_pgformat::wal_file_name::WalFileName;
 

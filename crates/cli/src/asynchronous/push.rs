@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use walzip_archive::is_ready;
 use walzip_archive::push::Pushed;
-use walzip_archive::push_ahead::{Ended, PushAheadOptions, Turn, push_ahead};
+use walzip_archive::push::ahead::{Ended, PushAheadOptions, Turn, push_ahead};
 use walzip_archive::spool::{self, FileFacts, PushSpool};
 use walzip_codec::Level;
 use walzip_pgformat::wal_file_name::WalFileName;

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use walzip_archive::ExpectedEnd;
+use walzip_archive::get::early_end;
 use walzip_archive::get::{FoundWal, Got};
 use walzip_archive::restore::RecoveryTarget;
-use walzip_archive::{ExpectedEnd, early_end};
 use walzip_pgformat::Lsn;
 use walzip_pgformat::wal_file_name::WalFileName;
 

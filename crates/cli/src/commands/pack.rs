@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::value_parser;
 use serde::Serialize;
-use walzip_archive::packs::pack::{NEWEST_KEPT, PackOptions, Packed, Packing, SEGMENTS_MAX, pack};
+use walzip_archive::pack::{NEWEST_KEPT, PackOptions, Packed, Packing, SEGMENTS_MAX, pack};
 use walzip_archive::progress::Progress;
 
 use crate::each_repository::{each, write_heading};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use walzip_archive::push_ahead::Ended;
+use walzip_archive::push::ahead::Ended;
 
 use super::Stop;
 use crate::asynchronous::push::Worker;

@@ -19,7 +19,7 @@ use zeroize::Zeroize;
 
 use super::key_file::{KeyFile, Recipient};
 use super::{KeyError, SealError};
-use crate::RepoError;
+use crate::error::RepoError;
 use crate::json::encode_json;
 use crate::layout::KEYS_PREFIX;
 

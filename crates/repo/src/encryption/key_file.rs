@@ -11,7 +11,7 @@ use age::secrecy::ExposeSecret;
 use age::x25519::Identity;
 use ring::{hkdf, hmac};
 
-use crate::RepoError;
+use crate::error::RepoError;
 
 /// The beginning of an identity.
 const IDENTITY: &str = "AGE-SECRET-KEY-1";

@@ -19,7 +19,7 @@ use super::key_file::KeyFile;
 use super::reading::{self, Sealed};
 use super::sealed::{self, Header, Sealer};
 use super::upload::SealedUpload;
-use crate::RepoError;
+use crate::error::RepoError;
 use crate::layout::KEYS_PREFIX;
 use crate::local::content;
 

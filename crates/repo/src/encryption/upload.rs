@@ -6,7 +6,7 @@ use futures::{FutureExt, TryFutureExt};
 use object_store::{MultipartUpload, PutPayload, PutResult, UploadPart};
 
 use super::sealed::{HEADER_LEN, PIECE_LEN, SealError, Sealer, TAG_LEN};
-use crate::PART_BYTES;
+use crate::backup::PART_BYTES;
 
 /// Encrypts the parts on their way. The last piece is sealed as such, so the end of what has come
 /// is held back until more comes, or nothing more. Stores refuse a short part before the last one,

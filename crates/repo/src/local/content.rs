@@ -70,7 +70,7 @@ mod tests {
     use object_store::{GetOptions, ObjectStore};
 
     use super::*;
-    use crate::LocalStore;
+    use crate::local::LocalStore;
 
     /// A store with an object of `len` bytes, and those.
     async fn store(len: u64) -> (tempfile::TempDir, LocalStore, Vec<u8>) {

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::disk_error::DiskError;
-use crate::RepoError;
+use crate::error::RepoError;
 
 /// Something in the place of a plain file or directory of ours. It is neither opened, since that
 /// may wait for ever or do something, nor followed.

@@ -16,9 +16,10 @@ use object_store::{
     prefix::PrefixStore,
 };
 
+use crate::error::RepoError;
+use crate::location::Location;
 use crate::location::{BucketLocation, Service};
 use crate::store_settings::StoreSettings;
-use crate::{Location, RepoError};
 
 /// How long a connection may take to come about.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

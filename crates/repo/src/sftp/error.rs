@@ -6,7 +6,7 @@ use object_store::path::Path;
 use russh_sftp::client::error::Error as ProtocolError;
 use russh_sftp::protocol::StatusCode;
 
-use crate::RepoError;
+use crate::error::RepoError;
 
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]

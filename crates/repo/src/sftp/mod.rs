@@ -25,8 +25,8 @@ use object_store::{
 };
 use tokio::sync::Mutex;
 
-use crate::IntoExistingDirectory;
 use crate::as_files::{child, put_result};
+use crate::local::IntoExistingDirectory;
 use crate::location::SftpLocation;
 use crate::store_settings::StoreSettings;
 use connection::Connection;
@@ -52,7 +52,7 @@ struct Inner {
 
 impl fmt::Display for SftpStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::Location::Sftp(self.0.location.clone()).fmt(f)
+        crate::location::Location::Sftp(self.0.location.clone()).fmt(f)
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use super::http::{Connection, Message};
 use super::servers::variables;
-use crate::StoreSettings;
+use crate::store_settings::StoreSettings;
 
 /// How many keys one answer lists. The service lists 1000; fewer show more.
 const KEYS_MAX: usize = 100;

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::{Environment, StoreSettings};
+use crate::store_settings::Environment;
+use crate::store_settings::StoreSettings;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const GLANCE: Duration = Duration::from_millis(20);

@@ -9,10 +9,10 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{AsideLabel, BackupLabel, BackupType, ClusterIdentity, WalEntry};
 
-use crate::backup_record::Moment;
+use crate::archived::timelines::Timelines;
+use crate::backups::backup_record::Moment;
 use crate::expire::facts::{ClusterFacts, Finished, Inventory, LabelFacts, LabelState};
 use crate::expire::plan::Plan;
-use crate::timelines::Timelines;
 
 pub(super) const SIZE: u32 = 16 << 20;
 /// 2026-01-01.

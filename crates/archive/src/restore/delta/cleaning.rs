@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 
-use crate::backup_files::TABLESPACE_LINKS;
+use crate::backups::backup_files::TABLESPACE_LINKS;
 use crate::error::ArchiveError;
 use crate::restore::directories::{Directories, UNFINISHED};
 use crate::restore::unpack::CONTROL_FILE_UNFINISHED;

@@ -10,12 +10,13 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Input, PAGE_SIZE, ReadAt, rmgr_id};
 use walzip_repo::{ClusterIdentity, Repository};
 
-use crate::archived_wal::ArchivedWal;
+use crate::archived::archived_wal::ArchivedWal;
+use crate::archived::stable_file::StableFile;
+use crate::archived::stored_wal::StoredWal;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
-use crate::stable_file::StableFile;
-use crate::stored_wal::StoredWal;
-use crate::{content, regular_file};
+use crate::files::regular_file;
+use crate::wal::content;
 
 /// A WAL file in `pg_wal`, and what the server noted of its archiving.
 #[derive(Clone, Debug)]

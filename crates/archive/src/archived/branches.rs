@@ -1,0 +1,276 @@
+//! Which timeline a restore follows when nobody says so.
+//!
+//! PostgreSQL's `latest` is the highest number in the archive, whoever made it: a copy of the
+//! cluster that was promoted for an hour wins over the production that it was copied from. Here
+//! the timeline that was **born last** by the target's moment is followed, and only if nothing
+//! else was alive when it was born. Alive is a timeline with a commit or a backup of its own
+//! after that. Two that were alive at the same time are two clusters, and which of them is meant
+//! is not ours to guess.
+
+use jiff::Timestamp;
+use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_pgformat::{Lsn, TimelineId};
+use walzip_repo::Repository;
+
+use crate::archived::archived_wal::ArchivedWal;
+use crate::archived::timelines::Timelines;
+use crate::archived::wal_times::SegmentTimes;
+use crate::backups::backup_record::{BackupRecord, Moment};
+use crate::error::ArchiveError;
+use crate::error::other_branch::OtherBranch;
+use crate::packs::is_damage;
+
+/// How many segments are searched for the beginning of a timeline; an expiry keeps them.
+pub(crate) const BEGINNING_SEGMENTS: usize = 2;
+
+/// What a backup says of branches.
+pub(crate) trait BranchBackup {
+    /// Where it ended.
+    fn stop(&self) -> Moment;
+    /// Whether it is worth nothing without a segment.
+    fn requires(&self, segment: SegmentName) -> bool;
+}
+
+impl BranchBackup for BackupRecord {
+    fn stop(&self) -> Moment {
+        self.stop
+    }
+
+    fn requires(&self, segment: SegmentName) -> bool {
+        let mut ranges = self.required_wal.iter();
+        ranges.any(|range| range.first_segment <= segment && segment <= range.last_segment)
+    }
+}
+
+/// Everything that tells one branch from another.
+pub(crate) struct Branches<'a, B> {
+    pub(crate) repository: &'a Repository,
+    pub(crate) timelines: &'a Timelines,
+    pub(crate) wal: &'a ArchivedWal,
+    pub(crate) backups: &'a [B],
+}
+
+/// Until when a timeline is known to have been written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Life {
+    /// Nothing was committed after the point in question.
+    Over,
+    /// A commit or a backup at this time.
+    Until(Timestamp),
+    /// Its WAL cannot be read: it counts as alive.
+    Unknown,
+}
+
+/// The timeline to follow.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    pub(crate) timeline: TimelineId,
+    /// When it was born, if it was born by leaving another.
+    pub(crate) born: Option<Timestamp>,
+    /// Timelines that were alive when it was born: two clusters wrote at the same time.
+    pub(crate) competing: Vec<OtherBranch>,
+    /// Timelines with commits that it lacks, which had ended when it was born.
+    pub(crate) superseded: Vec<OtherBranch>,
+}
+
+impl<B: BranchBackup> Branches<'_, B> {
+    /// Chooses among `candidates`; with a moment, among those that were born by then. Nothing
+    /// where no candidate has WAL or a backup.
+    pub(crate) async fn choose(
+        &self,
+        candidates: &[TimelineId],
+        moment: Option<Timestamp>,
+    ) -> Result<Option<Choice>, ArchiveError> {
+        let mut born = Vec::new();
+        for &timeline in candidates {
+            if !self.has_content(timeline) {
+                continue;
+            }
+            let birth = self.birth(timeline).await?;
+            if moment.is_none_or(|moment| birth.is_none_or(|birth| birth <= moment)) {
+                born.push((birth, timeline));
+            }
+        }
+        let Some((birth, newest)) = youngest(self.timelines, &born) else {
+            return Ok(None);
+        };
+        let mut choice = Choice {
+            timeline: newest,
+            born: birth,
+            competing: Vec::new(),
+            superseded: Vec::new(),
+        };
+        for &(_, timeline) in &born {
+            if timeline == newest {
+                continue;
+            }
+            let common = self.timelines.common(timeline, newest);
+            let parted_at = common.map(|(_, at)| at).unwrap_or_default();
+            let life = self.life(timeline, parted_at, birth).await?;
+            let last = match life {
+                Life::Until(time) => Some(time),
+                Life::Over | Life::Unknown => None,
+            };
+            let is_parent = common.is_some_and(|(last_common, _)| last_common == timeline);
+            let own_from = is_parent.then(|| self.own_from(timeline, parted_at));
+            let branch = OtherBranch {
+                timeline,
+                parted_at,
+                own_from: own_from.transpose()?,
+                last,
+            };
+            match (life, birth) {
+                (Life::Over, _) => {}
+                (Life::Until(last), Some(birth)) if last < birth => choice.superseded.push(branch),
+                _ => choice.competing.push(branch),
+            }
+        }
+        Ok(Some(choice))
+    }
+
+    fn has_content(&self, timeline: TimelineId) -> bool {
+        self.wal.numbers_from(timeline, 0).next().is_some()
+            || self
+                .backups
+                .iter()
+                .any(|backup| backup.stop().timeline == timeline)
+    }
+
+    /// When a timeline left its parent, by its own first record. `None` for one without a parent,
+    /// and where its beginning cannot be read: it then counts as there from the start.
+    pub(crate) async fn birth(
+        &self,
+        timeline: TimelineId,
+    ) -> Result<Option<Timestamp>, ArchiveError> {
+        let Some((_, switch)) = self.timelines.beginning(timeline) else {
+            return Ok(None);
+        };
+        let first = self.wal.number_at(switch);
+        for number in self
+            .wal
+            .numbers_from(timeline, first)
+            .take(BEGINNING_SEGMENTS)
+        {
+            let segment = self.wal.name(timeline, number)?;
+            let Some(times) = readable(SegmentTimes::read(self.repository, segment).await)? else {
+                return Ok(None);
+            };
+            if let Some(beginning) = times.beginning(timeline) {
+                return Ok(beginning.time());
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first segment that a timeline has for itself, after another one has left it. That in which it
+    /// was left is needed where a backup ends there.
+    fn own_from(&self, timeline: TimelineId, left_at: Lsn) -> Result<SegmentName, ArchiveError> {
+        let number = self.wal.number_at(left_at);
+        let first = self.wal.name(timeline, number)?;
+        let is_needed = self.backups.iter().any(|backup| backup.requires(first));
+        self.wal.name(timeline, number + u64::from(is_needed))
+    }
+
+    /// Until when a timeline was written to after `from`. A segment without commits that was
+    /// written before `since` ends the search: what came before it is older still.
+    pub(crate) async fn life(
+        &self,
+        timeline: TimelineId,
+        from: Lsn,
+        since: Option<Timestamp>,
+    ) -> Result<Life, ArchiveError> {
+        let backed_up = self.backed_up(timeline, from);
+        let first = self.wal.number_at(from);
+        for number in self.wal.numbers_from(timeline, first).rev() {
+            let segment = self.wal.name(timeline, number)?;
+            let Some(times) = readable(SegmentTimes::read(self.repository, segment).await)? else {
+                return Ok(Life::Unknown);
+            };
+            if let Some(commit) = times.last_commit(from) {
+                return Ok(backed_up.max(Life::Until(commit)));
+            }
+            // What the segment in question has besides was written before the point.
+            if number == first {
+                break;
+            }
+            // What comes before this segment is older still.
+            match (times.earliest_written(), since) {
+                (Some(first), Some(since)) if first < since => {
+                    return Ok(backed_up.max(Life::Until(first)));
+                }
+                _ => {}
+            }
+        }
+        // Segments after the point without a commit in them: there is nothing to lack.
+        Ok(backed_up)
+    }
+
+    fn backed_up(&self, timeline: TimelineId, from: Lsn) -> Life {
+        let stops = self.backups.iter().map(BranchBackup::stop);
+        let of_timeline = stops.filter(|stop| stop.timeline == timeline && stop.lsn > from);
+        let last = of_timeline.map(|stop| stop.time).max();
+        last.map_or(Life::Over, Life::Until)
+    }
+}
+
+/// The timeline that was born last. Whatever its clock said, a child is younger than its parents.
+fn youngest(
+    timelines: &Timelines,
+    born: &[(Option<Timestamp>, TimelineId)],
+) -> Option<(Option<Timestamp>, TimelineId)> {
+    let age = |&&(birth, timeline): &&(Option<Timestamp>, TimelineId)| {
+        let parents = born.iter().filter(|(_, other)| {
+            let common = timelines.common(*other, timeline);
+            common.is_some_and(|(last_common, _)| last_common == *other)
+        });
+        let of_parents = parents.filter_map(|(birth, _)| *birth).max();
+        (birth.max(of_parents), timeline)
+    };
+    born.iter().max_by_key(age).copied()
+}
+
+/// What a segment says; nothing for one that is damaged, which `verify` reports.
+pub(crate) fn readable<T>(read: Result<T, ArchiveError>) -> Result<Option<T>, ArchiveError> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if is_damage(&error) => {
+            tracing::warn!("{error}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_younger_than_its_parents_whatever_the_clock_said() {
+        let mut timelines = Timelines::default();
+        for (timeline, history) in [
+            (2, "1\t0/500\tx\n"),
+            (3, "1\t0/500\tx\n2\t0/900\tx\n"),
+            (4, "1\t0/700\tx\n"),
+        ] {
+            timelines.insert(TimelineId(timeline), history.as_bytes());
+        }
+        let youngest_of = |births: &[(u32, i64)]| {
+            let born: Vec<_> = births
+                .iter()
+                .map(|&(timeline, second)| {
+                    let birth =
+                        (second > 0).then(|| Timestamp::from_second(second).expect("a time"));
+                    (birth, TimelineId(timeline))
+                })
+                .collect();
+            youngest(&timelines, &born).map(|(_, timeline)| timeline.0)
+        };
+        assert_eq!(youngest_of(&[]), None);
+        assert_eq!(youngest_of(&[(1, 0), (2, 50), (3, 60)]), Some(3));
+        // The second was born by a clock that was ahead, the fourth is no child of it.
+        assert_eq!(youngest_of(&[(1, 0), (2, 90), (3, 60)]), Some(3));
+        assert_eq!(youngest_of(&[(1, 0), (2, 90), (3, 60), (4, 70)]), Some(3));
+        assert_eq!(youngest_of(&[(1, 0), (2, 50), (3, 60), (4, 70)]), Some(4));
+    }
+}

@@ -1,0 +1,242 @@
+//! A WAL file of the archive, as an object of its own or in a pack.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use object_store::ObjectStore;
+use walzip_codec::{DecodeToError, Header};
+use walzip_repo::{ClusterIdentity, Repository, WalPacks};
+
+use crate::coding::decoding;
+use crate::coding::{self, Beginning, Proof, off_the_runtime};
+use crate::error::ArchiveError;
+use crate::packs::{Before, PackReader, ReadySegment, Undecoded, is_damage};
+
+/// What the archive has under a name.
+///
+/// A segment of a pack keeps the process's one decoder of packs until it is decoded or dropped: who
+/// needs two files decodes one after the other.
+#[derive(Debug)]
+pub(crate) enum StoredWal {
+    /// An object of its own.
+    Single(Bytes),
+    /// A segment of a pack.
+    Packed(Box<ReadySegment>),
+}
+
+impl StoredWal {
+    /// Gets a file; nothing where the archive is there and does not have it.
+    pub(crate) async fn get(
+        repository: &Repository,
+        name: &str,
+    ) -> Result<Option<StoredWal>, ArchiveError> {
+        let (store, cluster) = (repository.store(), repository.cluster());
+        let found = StoredWal::get_unopened(store, cluster, name).await?;
+        if found.is_none() {
+            repository.check_wal().await?;
+        }
+        Ok(found)
+    }
+
+    /// The same for a cluster that is known. What is not found says nothing.
+    pub(crate) async fn get_unopened(
+        store: &Arc<dyn ObjectStore>,
+        cluster: ClusterIdentity,
+        name: &str,
+    ) -> Result<Option<StoredWal>, ArchiveError> {
+        if let Some(object) = Repository::get_wal_unopened(store, cluster, name).await? {
+            return Ok(Some(StoredWal::Single(object)));
+        }
+        // What left its object is in a pack by now.
+        match packed(&WalPacks::of(store, cluster), name, Before::Passed).await? {
+            Packed::Found(segment) => Ok(Some(StoredWal::Packed(segment))),
+            Packed::Nowhere => Ok(None),
+            Packed::Gone => {
+                let object = Repository::get_wal_unopened(store, cluster, name).await?;
+                Ok(object.map(StoredWal::Single))
+            }
+        }
+    }
+
+    /// Gets a segment from a pack, whether it is an object of its own or not.
+    pub(crate) async fn get_packed(
+        packs: &WalPacks,
+        name: &str,
+        before: Before,
+    ) -> Result<Option<StoredWal>, ArchiveError> {
+        match packed(packs, name, before).await? {
+            Packed::Found(segment) => Ok(Some(StoredWal::Packed(segment))),
+            Packed::Gone | Packed::Nowhere => Ok(None),
+        }
+    }
+
+    /// Gets a file that was listed.
+    pub(crate) async fn get_listed(
+        repository: &Repository,
+        name: &str,
+    ) -> Result<StoredWal, ArchiveError> {
+        let found = StoredWal::get(repository, name).await?;
+        found.ok_or_else(|| ArchiveError::Damaged {
+            object: name.to_owned(),
+            reason: "it disappeared after it was listed".to_owned(),
+        })
+    }
+
+    /// Its size as it is stored.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        match self {
+            StoredWal::Single(object) => object.len() as u64,
+            StoredWal::Packed(segment) => segment.stored_bytes(),
+        }
+    }
+
+    /// How many segments follow it in its pack, if it is in one.
+    pub(crate) fn following(&self) -> Option<usize> {
+        match self {
+            StoredWal::Single(_) => None,
+            StoredWal::Packed(segment) => Some(segment.following()),
+        }
+    }
+
+    /// Decodes it; refuses what lies under another file's name.
+    pub(crate) fn decode_to(self, name: &str, output: &mut dyn Write) -> Result<(), Undecoded> {
+        match self {
+            StoredWal::Single(object) => {
+                coding::check_name(name, &object).map_err(Undecoded::damaged)?;
+                let decoded = walzip_codec::decode_to(&object, output);
+                decoded.map_err(|error| undecoded(name, error))
+            }
+            StoredWal::Packed(segment) => segment.decode_to(output),
+        }
+    }
+
+    /// The same for one that somebody waits for: an object of its own is hashed and written on
+    /// another thread.
+    pub(crate) fn deliver_to(
+        self,
+        name: &str,
+        output: &mut (dyn Write + Send),
+    ) -> Result<(), Undecoded> {
+        match self {
+            StoredWal::Single(object) => {
+                coding::check_name(name, &object).map_err(Undecoded::damaged)?;
+                let decoded = decoding::decode_to(&object, output);
+                decoded.map_err(|error| undecoded(name, error))
+            }
+            StoredWal::Packed(segment) => segment.decode_to(output),
+        }
+    }
+
+    /// Decodes it into memory.
+    pub(crate) async fn content(self, name: &str) -> Result<Vec<u8>, ArchiveError> {
+        self.decode_into(name, Vec::new()).await
+    }
+
+    /// Decodes it, and keeps what proves it, and how it begins and ends.
+    pub(crate) async fn proof(self, name: &str) -> Result<Proof, ArchiveError> {
+        self.decode_into(name, Proof::default()).await
+    }
+
+    /// BLAKE3 of its content, all of which is decoded.
+    pub(crate) async fn content_hash(self, name: &str) -> Result<blake3::Hash, ArchiveError> {
+        if let StoredWal::Packed(segment) = &self {
+            let hash = segment.hash();
+            let _: Beginning = self.decode_into(name, Beginning::default()).await?;
+            return Ok(hash.into());
+        }
+        let hasher = self.decode_into(name, blake3::Hasher::new()).await?;
+        Ok(hasher.finalize())
+    }
+
+    async fn decode_into<W: Write + Send + 'static>(
+        self,
+        name: &str,
+        mut output: W,
+    ) -> Result<W, ArchiveError> {
+        let name = name.to_owned();
+        off_the_runtime(move || {
+            let decoded = self.decode_to(&name, &mut output);
+            decoded.map_err(|failed| failed.into_archive(&name))?;
+            Ok(output)
+        })
+        .await
+    }
+}
+
+fn undecoded(name: &str, error: DecodeToError) -> Undecoded {
+    match error {
+        DecodeToError::Decode(source) => Undecoded::damaged(coding::undecodable(name, source)),
+        DecodeToError::Write(error) => Undecoded::Write(error),
+    }
+}
+
+/// What the packs say of a segment.
+enum Packed {
+    Found(Box<ReadySegment>),
+    /// There was a pack, and it is not there any more.
+    Gone,
+    Nowhere,
+}
+
+/// A segment of a pack, from the first pack that can give it.
+async fn packed(packs: &WalPacks, name: &str, before: Before) -> Result<Packed, ArchiveError> {
+    let (mut failed, mut was_there) = (None, false);
+    for pack in packs.with(name).await? {
+        let Some(index) = pack.name.index_of(name) else {
+            continue;
+        };
+        let opened = match PackReader::open(packs, &pack).await {
+            Ok(Some(reader)) => prepare(reader, index, before).await.map(Some),
+            other => other.map(|_| None),
+        };
+        match opened {
+            Ok(Some(segment)) => return Ok(Packed::Found(Box::new(segment))),
+            // Its timeline was set aside, or it expired.
+            Ok(None) => was_there = true,
+            Err(error) if is_damage(&error) => failed = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    match (failed, was_there) {
+        (Some(error), _) => Err(error),
+        (None, true) => Ok(Packed::Gone),
+        (None, false) => Ok(Packed::Nowhere),
+    }
+}
+
+/// A segment before which everything was decoded. What cannot be passed may be decoded still: a pack was
+/// proven by decoding it.
+async fn prepare(
+    reader: PackReader,
+    index: usize,
+    before: Before,
+) -> Result<ReadySegment, ArchiveError> {
+    let pack = reader.clone();
+    match ReadySegment::prepare(reader, index, before).await {
+        Err(error) if is_damage(&error) && before == Before::Passed => {
+            ReadySegment::prepare(pack, index, Before::Decoded).await
+        }
+        other => other,
+    }
+}
+
+/// The size of the segments that a file is one of, as its header or its pack says.
+pub(crate) async fn segment_size(
+    repository: &Repository,
+    name: &str,
+) -> Result<Option<u32>, ArchiveError> {
+    if let Some(object) = repository.get_wal(name).await? {
+        let header = Header::read(&object).ok();
+        return Ok(header.and_then(|header| Some(header.identity?.segment_size)));
+    }
+    let packs = repository.packs();
+    for pack in packs.with(name).await? {
+        match PackReader::open(&packs, &pack).await {
+            Ok(Some(reader)) => return Ok(u32::try_from(reader.segment_size()).ok()),
+            Err(error) if !is_damage(&error) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(None)
+}

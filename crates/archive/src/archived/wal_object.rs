@@ -1,0 +1,55 @@
+//! A WAL file, proven to be what its name says.
+
+use walzip_pgformat::wal::SegmentEdges;
+use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_repo::ClusterIdentity;
+
+use crate::archived::stored_wal::StoredWal;
+use crate::archived::timelines;
+use crate::coding::{Beginning, Proof};
+use crate::error::ArchiveError;
+use crate::wal::content;
+
+/// What a file was that was proven.
+pub(crate) struct Proven {
+    /// The size of its content.
+    pub(crate) original_bytes: u64,
+    /// How it begins and ends, if it is a whole segment.
+    pub(crate) edges: Option<SegmentEdges>,
+}
+
+/// Decodes a file and compares its content with its name and its cluster.
+pub(crate) async fn prove(
+    name: &str,
+    stored: StoredWal,
+    cluster: ClusterIdentity,
+) -> Result<Proven, ArchiveError> {
+    let file_name: WalFileName = name.parse()?;
+    let invalid = |error| ArchiveError::invalid_object(name, error, cluster);
+    if let WalFileName::History(timeline) = file_name {
+        let original = stored.content(name).await?;
+        content::check(&file_name, &original, cluster).map_err(invalid)?;
+        timelines::read_history(name, timeline, &original)?;
+        return Ok(Proven {
+            original_bytes: original.len() as u64,
+            edges: None,
+        });
+    }
+    let Proof { beginning, edges } = stored.proof(name).await?;
+    Ok(Proven {
+        original_bytes: prove_beginning(name, &beginning, cluster)?,
+        edges: edges.finish(),
+    })
+}
+
+/// Compares the first page and the length of a file that was decoded with its name and its cluster;
+/// returns its size.
+pub(crate) fn prove_beginning(
+    name: &str,
+    Beginning { page, len }: &Beginning,
+    cluster: ClusterIdentity,
+) -> Result<u64, ArchiveError> {
+    let checked = content::check_beginning(&name.parse()?, page, *len, cluster);
+    checked.map_err(|error| ArchiveError::invalid_object(name, error, cluster))?;
+    Ok(*len as u64)
+}

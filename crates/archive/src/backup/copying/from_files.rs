@@ -1,0 +1,177 @@
+//! A copy of a cluster whose files are read where they lie.
+
+use tokio::sync::oneshot;
+use walzip_pgformat::Lsn;
+use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
+
+use super::{Copy, Request, changed_blocks, lineage, refuse_in_place};
+use crate::backup::data_directory::pace::Pace;
+use crate::backup::data_directory::wal_summaries::ChangedBlocks;
+use crate::backup::data_directory::{Copying, DataDirectory};
+use crate::backup::databases;
+use crate::backups::backup_files::{BACKUP_LABEL, Entry, FileSink};
+use crate::backups::chunks::writing::{self, Changes, Earlier};
+use crate::backups::pg_manifest;
+use crate::error::ArchiveError;
+use crate::progress::{Phase, Progress};
+use crate::server::indexed_tables::{self, IndexedTable};
+use crate::server::replication::{
+    BackupEnd, BackupTablespace, Connection, ConnectionSettings, OnlineBackup, ServerError,
+};
+use crate::server::tablespaces;
+
+/// Reads the files of a data directory while its server is told that a backup runs.
+pub(super) async fn copy(
+    request: Request<'_>,
+    directory: DataDirectory,
+) -> Result<Copy, ArchiveError> {
+    let label = request.label();
+    let mut backup = OnlineBackup::start(request.sql, &label, request.fast_checkpoint).await?;
+    let start = backup.start;
+    // Only who can tell changed blocks by WAL summaries has to know.
+    let follows = match request.summarizes_wal {
+        true => lineage::seen(request.repository, &directory).await,
+        false => Vec::new(),
+    };
+    let new = changed_blocks::NewBackup {
+        compares_all: request.compares_all,
+        summarizes_wal: request.summarizes_wal,
+        has_block_crcs: request.encoding.has_block_crcs,
+        start,
+        timeline: request.server.timeline,
+        seen: &follows,
+    };
+    let changed = changed_blocks::find(request.repository, &request.earlier, new, &directory).await;
+    let tablespaces = tablespaces::with_directories(backup.session()).await?;
+    refuse_in_place(&tablespaces)?;
+
+    let tables = match request.encoding.level.tells_indexes() {
+        true => {
+            let sql = backup.session();
+            tables_of_told_indexes(request.settings, sql, &request.earlier, &directory).await?
+        }
+        false => Vec::new(),
+    };
+    let (copied_sender, copied) = oneshot::channel::<u64>();
+    let (label_sender, label) = oneshot::channel::<String>();
+    let files = Files {
+        directory,
+        tablespaces: tablespaces.clone(),
+        tables,
+        start,
+        changed,
+        estimates: request.estimate_size,
+        rate: request.max_rate_kilobytes,
+        verify_checksums: request.verify_checksums,
+        progress: request.progress.clone(),
+    };
+    let feed = move |sink: &mut dyn FileSink| {
+        let wrong_pages = files.read(sink)?;
+        // The server ends the backup now, and only then says what its label is.
+        let _ = copied_sender.send(wrong_pages);
+        let label = label.blocking_recv().map_err(|_| writing::stopped())?;
+        files.add_label(sink, &label)
+    };
+    let stop = async || {
+        let wrong_pages = copied.await.map_err(|_| writing::stopped())?;
+        let (end, sql) = backup.stop().await?;
+        let label = BackupLabelFile::read(end.label.as_bytes());
+        let label = label.map_err(|error| ServerError::Protocol(error.to_string()))?;
+        let _ = label_sender.send(end.label);
+        Ok((end.lsn, label.start_timeline, sql, wrong_pages))
+    };
+    let stored = writing::store(
+        request.writer,
+        request.encoding,
+        (request.earlier, request.may_store),
+        feed,
+        stop,
+    );
+    let ((lsn, timeline, sql, wrong_pages), cut, packed) = stored.await?;
+    if wrong_pages > 0 {
+        tracing::warn!(
+            "{}, and are in the backup as they are",
+            ArchiveError::WrongPages(wrong_pages)
+        );
+    }
+    let range = pg_manifest::WalRange {
+        timeline,
+        start,
+        end: lsn,
+    };
+    let manifest = pg_manifest::write(request.server.identity, &cut.seen, range);
+    Ok(Copy {
+        start,
+        timeline,
+        end: BackupEnd { lsn, timeline },
+        tablespaces,
+        sql,
+        manifest: manifest.into(),
+        follows,
+        checksums_verified: wrong_pages == 0,
+        cut,
+        packed,
+    })
+}
+
+/// The tables whose indexes are told from them.
+async fn tables_of_told_indexes(
+    settings: &ConnectionSettings,
+    sql: &mut Connection,
+    earlier: &Earlier,
+    directory: &DataDirectory,
+) -> Result<Vec<IndexedTable>, ArchiveError> {
+    let databases = directory.with_large_files(databases::names(sql).await?);
+    let mut tables = indexed_tables::find(settings, &databases).await;
+    if let Earlier::Backups(Changes { comparison, .. }) = earlier {
+        // Of the others, blocks that have not changed are referred to.
+        tables.retain(|table| !comparison.has(table.file.as_bytes()));
+    }
+    Ok(directory.worth_telling(tables))
+}
+
+/// What is read, and how.
+struct Files {
+    directory: DataDirectory,
+    tablespaces: Vec<BackupTablespace>,
+    tables: Vec<IndexedTable>,
+    start: Lsn,
+    changed: Option<ChangedBlocks>,
+    /// Look for the size of everything first.
+    estimates: bool,
+    /// No more than this many kilobytes are copied in a second.
+    rate: Option<u32>,
+    verify_checksums: bool,
+    progress: Progress,
+}
+
+impl Files {
+    /// Hands all files to `sink` but the label; the number of pages whose checksums are wrong.
+    fn read(&self, sink: &mut dyn FileSink) -> Result<u64, ArchiveError> {
+        let mut copying = Copying {
+            directory: &self.directory,
+            tablespaces: &self.tablespaces,
+            tables: &self.tables,
+            start: self.start,
+            changed: self.changed.as_ref(),
+            progress: &self.progress,
+            pace: Pace::new(self.rate),
+            wrong_pages: 0,
+        };
+        self.progress.begin(Phase::Copying, 0);
+        if self.estimates {
+            self.progress.begin(Phase::Copying, copying.estimate());
+        }
+        copying.read(sink)?;
+        match copying.wrong_pages {
+            wrong @ 1.. if self.verify_checksums => Err(ArchiveError::WrongPages(wrong)),
+            wrong => Ok(wrong),
+        }
+    }
+
+    fn add_label(&self, sink: &mut dyn FileSink, label: &str) -> Result<(), ArchiveError> {
+        let entry = Entry::new(None, BACKUP_LABEL.as_bytes(), self.directory.file_mode);
+        let entry = entry.map_err(ArchiveError::Internal)?;
+        sink.file(entry, label.len() as u64, &mut label.as_bytes())
+    }
+}

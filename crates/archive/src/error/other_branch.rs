@@ -1,0 +1,36 @@
+//! A timeline beside the one that a recovery follows.
+
+use jiff::Timestamp;
+use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_pgformat::{Lsn, TimelineId};
+
+use crate::wal::wal_end::shown;
+
+/// A timeline that is not the one followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherBranch {
+    /// The timeline.
+    pub timeline: TimelineId,
+    /// Where it parts from the one followed.
+    pub parted_at: Lsn,
+    /// The segment of its own in which it parts, where the one followed descends from it.
+    pub own_from: Option<SegmentName>,
+    /// Its last commit or backup after that, as far as it can be read.
+    pub last: Option<Timestamp>,
+}
+
+/// What follows "is not the only one that went on".
+pub(super) fn went_on(others: &[OtherBranch]) -> String {
+    let other = |other: &OtherBranch| {
+        let until = match other.last {
+            Some(last) => format!("until {} at least", shown(last)),
+            None => "for a time that cannot be read".to_owned(),
+        };
+        format!(
+            "timeline {} went on after {}, {until}",
+            other.timeline, other.parted_at
+        )
+    };
+    let others: Vec<String> = others.iter().map(other).collect();
+    format!(": {}", others.join("; "))
+}

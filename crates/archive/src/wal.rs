@@ -1,0 +1,8 @@
+//! What WAL says of itself, wherever it is: whose it is, where it ends, and its times.
+
+pub(crate) mod content;
+pub(crate) mod expected_end;
+pub(crate) mod segment_times;
+pub(crate) mod text;
+pub(crate) mod times_in_brief;
+pub(crate) mod wal_end;
