@@ -7,6 +7,7 @@
 
 mod documents;
 mod insert;
+pub(crate) mod insert_phases;
 mod loader;
 mod shop;
 mod time_series;
@@ -145,29 +146,6 @@ impl Workload {
                 })
             }
         }
-    }
-}
-
-/// The phases of the insert benchmark one by one, for the experiment that measures them.
-pub(crate) mod insert_phases {
-    pub(crate) use super::insert::{INDEXES, ROWS_PER_TRANSACTION};
-    use super::{Loader, insert};
-    use crate::error::Error;
-    use crate::server::Server;
-    use crate::usage::Usage;
-
-    /// Makes the empty table.
-    pub(crate) fn create(server: &Server) -> Result<Usage, Error> {
-        let mut loader = Loader::new(server);
-        insert::create(&mut loader)?;
-        loader.finish()
-    }
-
-    /// Creates the three secondary indexes.
-    pub(crate) fn index(server: &Server) -> Result<Usage, Error> {
-        let mut loader = Loader::new(server);
-        insert::index(&mut loader)?;
-        loader.finish()
     }
 }
 

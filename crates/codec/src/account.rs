@@ -6,13 +6,14 @@ use crate::differences;
 use crate::encoder;
 use crate::error::EncodeError;
 use crate::level::Level;
+use crate::level_policy;
 use crate::member;
 use crate::model::{ChunkPages, History, KnownRelations};
 use crate::optional_model::OptionalModel;
 use crate::packing;
 use crate::segment;
+use crate::streams::filled::Filled;
 use crate::streams::kind::{Category, StreamKind};
-use crate::streams::laid_out::Filled;
 
 /// The share of one kind of stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,9 +69,9 @@ fn account_parts(
 ) -> Result<Option<Vec<KindAccount>>, EncodeError> {
     let mut kinds: Vec<KindAccount> = Vec::new();
     for (header, part) in encoder::parts(input) {
-        let mut own = member::own_pages(packing::kind_alone(level), part.len());
+        let mut own = member::own_pages(level_policy::kind_alone(level), part.len());
         let history = history.as_deref_mut().or(own.as_mut());
-        let choices = packing::choices(level);
+        let choices = level_policy::choices(level);
         let Some(streams) = segment::encode(part.into(), &header, choices, history)? else {
             return Ok(None);
         };
@@ -94,7 +95,7 @@ pub fn account_chunk(
         extents,
         bytes,
         ChunkPages::default(),
-        packing::chunk_choices(level),
+        level_policy::chunk_choices(level),
         &mut KnownRelations::default(),
     ) {
         Some(streams) => account_of(&streams, level),
@@ -109,7 +110,7 @@ pub fn account_differences(
     base: &[u8],
     level: Level,
 ) -> Result<Vec<KindAccount>, EncodeError> {
-    match differences::encode(extents, bytes, base, packing::chunk_choices(level)) {
+    match differences::encode(extents, bytes, base, level_policy::chunk_choices(level)) {
         Some(streams) => account_of(&streams, level),
         None => Ok(Vec::new()),
     }
@@ -152,7 +153,7 @@ fn account_of(streams: &[Filled], level: Level) -> Result<Vec<KindAccount>, Enco
     cuts.sort_unstable();
     cuts.dedup();
     let plain = &content.bytes[..content.coded_start];
-    let packed = zstd_frame::compress(plain, &cuts, packing::effort(level, true))?;
+    let packed = zstd_frame::compress(plain, &cuts, level_policy::effort(level, true))?;
     let place_of = |cut: usize| match cuts.binary_search(&cut) {
         Ok(place) => packed.cut_places[place],
         Err(_) => packed.bytes.len(),
@@ -173,7 +174,10 @@ pub fn encode_without(
     level: Level,
     model: OptionalModel,
 ) -> Result<Vec<u8>, EncodeError> {
-    let (kind, mut choices) = (packing::kind_alone(level), packing::choices(level));
+    let (kind, mut choices) = (
+        level_policy::kind_alone(level),
+        level_policy::choices(level),
+    );
     choices.without = choices.without.with(model);
     let mut file = Vec::new();
     for (header, part) in encoder::parts(input) {

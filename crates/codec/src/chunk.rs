@@ -15,8 +15,8 @@ use crate::limits::CHUNK_LEN_MAX;
 use crate::model::{ChunkPages, KnownRelations};
 use crate::original::{Original, PIECE_LEN};
 use crate::streams::coder::{Choices, Coder, LazyStream, StreamId};
+use crate::streams::filled::Filled;
 use crate::streams::kind::StreamKind;
-use crate::streams::laid_out::Filled;
 use crate::streams::{StreamReader, StreamWriter};
 
 /// The list of extents ends.

@@ -10,6 +10,7 @@ use crate::encoder::{or_do_without, without_model};
 use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::format_version::FormatVersion;
 use crate::level::Level;
+use crate::level_policy;
 use crate::model::table::entries::Entries;
 use crate::model::{ChunkPages, KnownRelations};
 use crate::original::{Expected, InMemory, Original};
@@ -123,7 +124,7 @@ fn with_model(
         Some(_) => MemberKind::IndexPages,
         None => MemberKind::Pages,
     };
-    let choices = packing::chunk_choices(level);
+    let choices = level_policy::chunk_choices(level);
     let Some(streams) = encode(extents, bytes, model_of(entries), choices, known) else {
         return Ok(None);
     };

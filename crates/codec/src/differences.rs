@@ -16,11 +16,12 @@ use crate::error::{DecodeError, EncodeError};
 use crate::fast_hash::FastHash;
 use crate::format_version::FormatVersion;
 use crate::level::Level;
+use crate::level_policy;
 use crate::model::BlockDifferences;
 use crate::packing;
 use crate::streams::coder::{Choices, Coder, LazyStream};
+use crate::streams::filled::Filled;
 use crate::streams::kind::StreamKind;
-use crate::streams::laid_out::Filled;
 use crate::streams::{StreamReader, StreamWriter};
 
 const BAD: DecodeError = DecodeError::Corrupt("streams do not make blocks");
@@ -55,7 +56,7 @@ fn told_from(
     (level, proves): (Level, bool),
 ) -> Result<Option<Vec<u8>>, EncodeError> {
     let len = bytes.len();
-    let choices = packing::chunk_choices(level);
+    let choices = level_policy::chunk_choices(level);
     let Some(streams) = encode(extents, bytes, base, choices) else {
         return Ok(None);
     };

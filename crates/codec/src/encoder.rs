@@ -9,9 +9,9 @@ use walzip_pgformat::{Input, PAGE_SIZE};
 use crate::container::MemberKind;
 use crate::error::EncodeError;
 use crate::level::Level;
+use crate::level_policy::{self, choices};
 use crate::limits::MEMBER_LEN_MAX;
 use crate::member;
-use crate::packing::{self, choices};
 use crate::proof;
 use crate::run_both::{RunBoth, run_in_turn};
 use crate::streams::coder::{Choices, Proof};
@@ -84,14 +84,14 @@ impl Encoder {
             false => member::encode_part(input, header, kind, level, choices(level)),
         };
         // What cannot be told from its own pages may still be told without them.
-        let told_simply = |header| match packing::kind_alone(level) {
+        let told_simply = |header| match level_policy::kind_alone(level) {
             MemberKind::Wal => without_model(),
             _ => or_do_without(|| with_model(header, MemberKind::Wal), without_model),
         };
         let member = match &part {
             None => without_model(),
             Some(header) => or_do_without(
-                || with_model(header, packing::kind_alone(level)),
+                || with_model(header, level_policy::kind_alone(level)),
                 || told_simply(header),
             ),
         }?;

@@ -10,10 +10,10 @@ use crate::container::Claims;
 use crate::encoder::{self, encode_verified};
 use crate::error::{DecodeToError, EncodeError};
 use crate::level::Level;
+use crate::level_policy;
 use crate::member;
 use crate::model::History;
 use crate::optional_model::{ModelSet, OptionalModel};
-use crate::packing;
 use crate::streams::coder::{Choices, Proof};
 
 /// Encodes segments in the order of their WAL. What it makes of one is decoded by a
@@ -78,7 +78,7 @@ impl HistoryEncoder {
         history: &mut History,
         segment: &[u8],
     ) -> Result<Option<Vec<u8>>, EncodeError> {
-        let (level, choices) = (self.level, packing::choices(self.level));
+        let (level, choices) = (self.level, level_policy::choices(self.level));
         let choices = Choices {
             proof: Proof::Each,
             without: choices.without.and(self.without),

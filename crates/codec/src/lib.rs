@@ -21,6 +21,7 @@ mod format_example;
 mod format_version;
 mod history;
 mod level;
+mod level_policy;
 pub mod limits;
 mod member;
 mod mixing;

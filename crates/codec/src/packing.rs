@@ -1,15 +1,16 @@
-//! What stands behind the levels: how a model chooses, and what content is packed with.
+//! Packs content: what zstd or mixing makes of it, as small as the level may take the time for.
 
-use crate::compressors::zstd_frame::Effort;
 use crate::container::{self, Body, MemberKind};
 use crate::error::EncodeError;
 use crate::level::Level;
+use crate::level_policy::{choices, effort, piece_len};
 use crate::limits::content_len_believed;
 use crate::mixing::Outlook;
-use crate::optional_model::{ModelSet, OptionalModel};
-use crate::streams::coder::{Care, Choices};
+use crate::optional_model::OptionalModel;
+use crate::streams::coder::Choices;
 use crate::streams::directory::Content;
-use crate::streams::laid_out::{self, Filled, LaidOut};
+use crate::streams::filled::{self, Filled};
+use crate::streams::laid_out::LaidOut;
 
 /// Streams are mixed from this level on.
 const MIXED_FROM: Level = Level::MAX;
@@ -25,80 +26,10 @@ const MIXED_EXPANSION_MAX: usize = 4;
 /// Levels that take little time beside those above them, which are compared with them.
 const QUICK: [Level; 2] = [Level::MIN.above(), Level::MIN.above().above()];
 const SEARCHED_FROM: Level = QUICK[1].above();
-const OWN_PAGES_FROM: Level = SEARCHED_FROM;
 /// What mixed streams are compared with.
 const BESIDE_MIXED: Level = Level::STRONG;
 /// Where mixing gains less than this, in percent, another level may be smaller.
 const MIXING_GAIN_MIN: usize = 4;
-
-/// The kind of a segment that needs no WAL before it. To tell one from its own pages takes longer, and so does
-/// decoding it.
-pub fn kind_alone(level: Level) -> MemberKind {
-    match level >= OWN_PAGES_FROM {
-        true => MemberKind::WalAlone,
-        false => MemberKind::Wal,
-    }
-}
-
-/// How each level chooses for a segment.
-pub fn choices(level: Level) -> Choices {
-    let choices = chunk_choices(level);
-    Choices {
-        without: choices.without.with(OptionalModel::ValueForms),
-        ..choices
-    }
-}
-
-/// How each level chooses for a chunk of relation files. Its columns are longer than those of a
-/// segment, and repay a closer look.
-pub fn chunk_choices(level: Level) -> Choices {
-    Choices {
-        care: match level.get() {
-            1 => Care::Quick,
-            _ => Care::Full,
-        },
-        without: match level.get() {
-            // They take longer to choose than zstd takes for planes.
-            1 | 2 => ModelSet::default().with(OptionalModel::Bins),
-            _ => ModelSet::default(),
-        },
-        ..Choices::default()
-    }
-}
-
-/// What stands behind each level.
-pub fn effort(level: Level, streams: bool) -> Effort {
-    let level = level.get();
-    let zstd_level = match level {
-        // On streams zstd's first level is no faster than its second, and up to 15 % larger.
-        1 if streams => 2,
-        0..=3 => i32::from(level),
-        4 => 6,
-        5 => 9,
-        6 => 12,
-        7 => 15,
-        _ => 18,
-    };
-    Effort {
-        level: zstd_level,
-        // What the model has put into different streams may be far apart. At level 2, whose other
-        // matches are coarse, far ones of less than 64 bytes cost more than they save in padded rows.
-        long: match level {
-            2 if streams => Some(64),
-            3.. if streams => Some(32),
-            _ => None,
-        },
-        // Half of that level's table, which then stays in the processor's inner caches.
-        hash_log: (streams && level == 1).then_some(15),
-        // Of 5 bytes, as zstd's levels take them, more matches cost more than they save; and its
-        // fastest levels are faster without those of 6.
-        min_match: match level {
-            1 | 2 if streams => Some(7),
-            3..=6 if streams => Some(6),
-            _ => None,
-        },
-    }
-}
 
 /// What a level makes of the streams of a member, whose original has so many bytes; `None`
 /// where their content is longer than the format allows.
@@ -109,7 +40,7 @@ pub fn pack_streams(
     level: Level,
     original_len: usize,
 ) -> Result<Option<Body>, EncodeError> {
-    let content_len = laid_out::content_len_at_most(streams) as u64;
+    let content_len = filled::content_len_at_most(streams) as u64;
     if content_len > kind.content_len_max(original_len as u64) {
         return Ok(None);
     }
@@ -144,16 +75,6 @@ fn pack_unmixed(
 /// The streams as a level lays them out where it does not mix them.
 pub fn lay_out(streams: &[Filled], level: Level) -> LaidOut<'_> {
     LaidOut::new(streams, choices(level))
-}
-
-/// Bytes of content that are packed apart. The fastest level does not look further for matches
-/// anyway, and so touches less memory. A chunk is short.
-fn piece_len(kind: MemberKind, level: Level) -> Option<usize> {
-    let is_wal = matches!(
-        kind,
-        MemberKind::Wal | MemberKind::WalAfter | MemberKind::WalAlone
-    );
-    (is_wal && level == Level::MIN).then_some(2 << 20)
 }
 
 /// What a level makes of foreign bytes.

@@ -21,7 +21,7 @@ use crate::run_both::RunBoth;
 use crate::segment;
 use crate::streams::StreamReader;
 use crate::streams::coder::Choices;
-use crate::streams::laid_out::Filled;
+use crate::streams::filled::Filled;
 
 /// What [`member::encode_part`] makes of a segment or of a part of one, proven.
 pub fn encode_part(
@@ -174,6 +174,7 @@ fn unpacks_to(member: &[u8], claimed: &Unhashed, streams: &[Filled]) -> Result<b
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::level_policy;
     use crate::run_both::run_in_turn;
     use crate::streams::StreamWriter;
     use crate::streams::coder::Coder;
@@ -206,7 +207,7 @@ mod tests {
     /// A member of other streams, or of another segment, proves nothing.
     #[test]
     fn a_member_is_held_against_its_streams() {
-        let (level, choices) = (Level::MIN, packing::choices(Level::MIN));
+        let (level, choices) = (Level::MIN, level_policy::choices(Level::MIN));
         let body = packing::pack_streams(&streams(3), MemberKind::Wal, choices, level, 16 << 20);
         let body = body.unwrap().unwrap();
         let member = claimed(1).write(&body, blake3::hash(b""));
@@ -234,7 +235,7 @@ mod tests {
     /// Of a member whose streams were compared, only the hash may become another one.
     #[test]
     fn nothing_but_the_hash_is_added_to_what_was_compared() {
-        let (level, choices) = (Level::MIN, packing::choices(Level::MIN));
+        let (level, choices) = (Level::MIN, level_policy::choices(Level::MIN));
         let pack = |value| {
             let streams = streams(value);
             let body = packing::pack_streams(&streams, MemberKind::Wal, choices, level, 16 << 20);
@@ -257,7 +258,7 @@ mod tests {
         let segment = include_bytes!("../tests/inputs/pg15_gin_keys").as_slice();
         let header = SegmentHeader::read(segment).unwrap();
         let encode = |run_both| {
-            let how = (Level::MIN, packing::choices(Level::MIN));
+            let how = (Level::MIN, level_policy::choices(Level::MIN));
             encode_part(segment.into(), &header, MemberKind::Wal, how, run_both)
         };
         assert!(encode(run_in_turn).unwrap().is_some());

@@ -18,8 +18,8 @@ use crate::format_version::FormatVersion;
 use crate::model::{ForetoldImages, History, Model};
 use crate::original::{Original, PIECE_LEN};
 use crate::streams::coder::{Choices, Coder, LazyStream, Proof, StreamId};
+use crate::streams::filled::Filled;
 use crate::streams::kind::StreamKind;
-use crate::streams::laid_out::Filled;
 use crate::streams::{StreamReader, StreamWriter};
 
 const END: u8 = 0;

@@ -3,6 +3,7 @@
 pub mod bins;
 pub mod coder;
 pub mod directory;
+pub mod filled;
 pub mod kind;
 pub mod laid_out;
 pub mod layout;

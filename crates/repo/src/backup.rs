@@ -18,20 +18,19 @@ use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 use tokio::task::JoinSet;
 
-use crate::backup_label::BackupLabel;
-use crate::backup_label::BackupType;
 use crate::claim::{self, StartedJson};
 use crate::error::RepoError;
 use crate::json::encode_json;
 use crate::layout::{
     self, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, MAX_BACKUP_JSON_BYTES,
+    PART_BYTES,
 };
 use crate::local::content;
+use crate::names::backup_label::BackupLabel;
+use crate::names::backup_label::BackupType;
 use crate::pin::Pin;
 use crate::repository::Repository;
 
-/// The size of the parts in which a backup object is sent, all but the last.
-pub const PART_BYTES: usize = 16 << 20;
 /// How many parts are on their way at once; one more is being filled.
 const PARTS_IN_FLIGHT: usize = 2;
 /// The most parts that every store accepts for one object (S3's limit).

@@ -7,12 +7,12 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
-use crate::backup_label::BackupLabel;
-use crate::cluster::ClusterIdentity;
+use crate::cluster_identity::ClusterIdentity;
 use crate::error::RepoError;
 use crate::layout::{self, BACKUP_PREFIX, KEYS_PREFIX, REPOSITORY_JSON, WAL_PREFIX};
 use crate::local::content;
-use crate::wal_packs::PackName;
+use crate::names::backup_label::BackupLabel;
+use crate::names::pack_name::PackName;
 
 /// What lies at a place of a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
-use crate::backup_label::BackupLabel;
 use crate::layout::{self, BACKUP_STARTED, FORMAT};
+use crate::names::backup_label::BackupLabel;
 
 /// `started`, as in docs/format/repository.md.
 #[derive(Debug, Serialize, Deserialize)]

@@ -1,34 +1,16 @@
 //! Clusters, and what the repository records of one: `repository.json`, `cluster/N.json` and the
 //! marks.
 
-use std::fmt;
 use std::str::FromStr;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::cluster_identity::ClusterIdentity;
 use crate::error::RepoError;
 use crate::json::{check_format, encode_json};
 use crate::layout::FORMAT;
-
-/// Which cluster an archive belongs to.
-///
-/// Both parts are needed: `pg_upgrade` keeps neither, a physical copy keeps both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ClusterIdentity {
-    /// The system identifier that initdb gave the cluster.
-    pub system_id: u64,
-    /// The server's major version.
-    pub major: u32,
-}
-
-impl ClusterIdentity {
-    /// What stands for the cluster in keys: `15-7575000000000000001`.
-    pub fn name(self) -> String {
-        format!("{}-{}", self.major, self.system_id)
-    }
-}
 
 impl FromStr for ClusterIdentity {
     type Err = RepoError;
@@ -49,16 +31,6 @@ impl FromStr for ClusterIdentity {
                 name: text.to_owned(),
                 detail: "it has the form 15-7575000000000000001",
             })
-    }
-}
-
-impl fmt::Display for ClusterIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "PostgreSQL {} with system identifier {}",
-            self.major, self.system_id
-        )
     }
 }
 

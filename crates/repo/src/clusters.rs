@@ -15,8 +15,8 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use object_store::path::Path;
 
-use crate::cluster::ClusterIdentity;
 use crate::cluster::ClusterRecord;
+use crate::cluster_identity::ClusterIdentity;
 use crate::error::RepoError;
 use crate::layout::{self, CLUSTER_PREFIX, FIRST_CLUSTER, WAL_PREFIX};
 use crate::repository::Initialised;

@@ -16,15 +16,16 @@ use object_store::{
     GetResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
 };
 
-use crate::backup::{PART_BYTES, whole};
+use crate::backup::whole;
 use crate::error::RepoError;
+use crate::layout::PART_BYTES;
 use crate::layout::{
     self, ASIDE_PREFIX, BACKUP_PREFIX, CLUSTER_JSON, MAX_SMALL_JSON_BYTES, MAX_WAL_OBJECT_BYTES,
     PACKED_JSON, REPOSITORY_JSON, WAL_PREFIX,
 };
 use crate::local::content;
+use crate::names::pack_name::PackName;
 use crate::repository::Repository;
-use crate::wal_packs::PackName;
 use sorted::{Backup, HISTORY_SUFFIX, Sorted};
 
 /// An object that is there is compared if it is not longer.

@@ -10,8 +10,6 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 
 use crate::backup::BackupWriter;
-use crate::backup_label::BackupLabel;
-use crate::backup_label::BackupType;
 use crate::claim::{StartedJson, claim_key, object_name};
 use crate::error::RepoError;
 use crate::json::encode_json;
@@ -19,6 +17,8 @@ use crate::layout::{
     self, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PINNED, BACKUP_STARTED, MAX_BACKUP_JSON_BYTES,
     MAX_STARTED_JSON_BYTES,
 };
+use crate::names::backup_label::BackupLabel;
+use crate::names::backup_label::BackupType;
 use crate::removal::LabelObject;
 use crate::repository::Repository;
 

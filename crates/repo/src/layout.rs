@@ -4,11 +4,14 @@
 //! document. Every key is built from validated names, so that no name can reach
 //! outside its place, on any store.
 
-use crate::backup_label::BackupLabel;
-use crate::cluster::ClusterIdentity;
+use crate::cluster_identity::ClusterIdentity;
 use crate::error::RepoError;
-use crate::set_aside::AsideLabel;
-use crate::wal_packs::PackName;
+use crate::names::aside_label::AsideLabel;
+use crate::names::backup_label::BackupLabel;
+pub use crate::names::pack_name::MAX_PACK_SEGMENTS;
+use crate::names::pack_name::PackName;
+pub use crate::names::wal_name::MAX_WAL_NAME_CHARS;
+use crate::names::wal_name::{check_wal_name, wal_directory};
 
 /// The version of the layout and of `repository.json`.
 pub const FORMAT: u64 = 1;
@@ -49,16 +52,11 @@ const RESERVED: [&str; 4] = [BACKUP_STARTED, BACKUP_JSON, BACKUP_PINNED, BACKUP_
 /// The object that proves that a store gives a name once.
 pub const PROBE: &str = "probe";
 
-/// PostgreSQL's limit for the names that it archives (`MAX_XFN_CHARS` is 40; its
-/// documentation promises no more than 64).
-pub const MAX_WAL_NAME_CHARS: usize = 64;
 /// The longest name of an object within a backup.
 pub const MAX_BACKUP_OBJECT_NAME_CHARS: usize = 200;
 /// The longest WAL object that is read: a segment of 1 GiB that did not shrink, with
 /// room for a container around it.
 pub const MAX_WAL_OBJECT_BYTES: u64 = (1 << 30) + (1 << 20);
-/// The most segments that a pack of WAL has.
-pub const MAX_PACK_SEGMENTS: usize = 256;
 /// The most WAL that a pack has, before it was encoded.
 pub const MAX_PACK_ORIGINAL_BYTES: u64 = 4 << 30;
 /// The longest pack of WAL. One is put whole, so that a put fails where there is one already.
@@ -75,14 +73,11 @@ pub const MAX_STARTED_JSON_BYTES: u64 = 1 << 20;
 /// The longest `backup.json` that is read.
 pub const MAX_BACKUP_JSON_BYTES: u64 = 256 << 20;
 
+/// The size of the parts in which a backup object is sent, all but the last.
+pub const PART_BYTES: usize = 16 << 20;
+
 /// The number of a repository's first cluster.
 pub(crate) const FIRST_CLUSTER: u32 = 1;
-
-/// How many leading characters of a WAL file name name its directory: the timeline
-/// and the upper half of the segment's position.
-const WAL_DIRECTORY_CHARS: usize = 16;
-/// How many hexadecimal digits a segment's name has.
-const SEGMENT_NAME_CHARS: usize = 24;
 
 /// The key of the record of a repository's cluster.
 pub(crate) fn record_key(number: u32) -> String {
@@ -166,50 +161,6 @@ pub(crate) fn aside_key(
     check_wal_name(name)?;
     let prefix = aside_prefix(cluster);
     Ok(format!("{prefix}/{label}/{name}{WAL_SUFFIX}"))
-}
-
-/// Segments, and the files named after one, lie in a directory of at most 4096
-/// segments; a history is asked for by name alone and lies above them.
-pub(crate) fn wal_directory(name: &str) -> Option<&str> {
-    let is_upper_hex = |c: u8| c.is_ascii_digit() || (b'A'..=b'F').contains(&c);
-    let segment = name.get(..SEGMENT_NAME_CHARS)?;
-    let rest = name.get(SEGMENT_NAME_CHARS..)?;
-    let named_after_segment = segment.bytes().all(is_upper_hex);
-    if named_after_segment && (rest.is_empty() || rest.starts_with('.')) {
-        name.get(..WAL_DIRECTORY_CHARS)
-    } else {
-        None
-    }
-}
-
-/// The timeline of a directory of segments.
-pub(crate) fn wal_directory_timeline(directory: &str) -> Option<u32> {
-    let is_upper_hex = |c: u8| c.is_ascii_digit() || (b'A'..=b'F').contains(&c);
-    let is_directory =
-        directory.len() == WAL_DIRECTORY_CHARS && directory.bytes().all(is_upper_hex);
-    is_directory
-        .then(|| u32::from_str_radix(directory.get(..8)?, 16).ok())
-        .flatten()
-}
-
-fn check_wal_name(name: &str) -> Result<(), RepoError> {
-    let invalid = |detail| {
-        Err(RepoError::InvalidName {
-            what: "a WAL file",
-            name: name.to_owned(),
-            detail,
-        })
-    };
-    if name.is_empty() || name.len() > MAX_WAL_NAME_CHARS {
-        return invalid("it must have 1 to 64 characters");
-    }
-    if !name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'.') {
-        return invalid("only letters, digits and dots may be in it");
-    }
-    if name.starts_with('.') {
-        return invalid("it must not begin with a dot");
-    }
-    Ok(())
 }
 
 /// The key of a note of what was verified.

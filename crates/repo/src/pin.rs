@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::backup_label::BackupLabel;
 use crate::error::RepoError;
 use crate::json::{check_format, encode_json};
 use crate::layout::{self, BACKUP_PINNED, FORMAT, MAX_SMALL_JSON_BYTES};
+use crate::names::backup_label::BackupLabel;
 use crate::repository::Repository;
 
 /// The longest reason.

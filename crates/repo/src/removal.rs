@@ -14,15 +14,15 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::{Deserialize, Serialize};
 
-use crate::backup_label::BackupLabel;
-use crate::cluster::ClusterIdentity;
+use crate::cluster_identity::ClusterIdentity;
 use crate::error::RepoError;
 use crate::json::encode_json;
 use crate::layout::{
     self, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, FORMAT, MAX_SMALL_JSON_BYTES,
 };
+use crate::names::aside_label::AsideLabel;
+use crate::names::backup_label::BackupLabel;
 use crate::repository::Repository;
-use crate::set_aside::AsideLabel;
 
 /// An object below a label, whatever it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

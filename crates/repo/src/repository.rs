@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use object_store::path::Path;
 use object_store::{GetResult, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
-use crate::cluster::ClusterIdentity;
 use crate::cluster::ClusterRecord;
+use crate::cluster_identity::ClusterIdentity;
 use crate::encryption;
 use crate::error::RepoError;
+use crate::error::encryption::SealError;
 use crate::layout::{self, FIRST_CLUSTER, MAX_SMALL_JSON_BYTES, REPOSITORY_JSON};
 use crate::local::IntoExistingDirectory;
 
@@ -93,8 +94,7 @@ impl Repository {
             Ok(None) => return Ok(None),
             // The first thing that is read of a repository.
             Err(RepoError::Corrupt { key, detail })
-                if number == FIRST_CLUSTER
-                    && detail == encryption::SealError::Plaintext.to_string() =>
+                if number == FIRST_CLUSTER && detail == SealError::Plaintext.to_string() =>
             {
                 return Err(RepoError::KeyFileForPlain { key });
             }

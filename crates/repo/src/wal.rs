@@ -9,23 +9,14 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
-use crate::cluster::ClusterIdentity;
+use crate::cluster_identity::ClusterIdentity;
 use crate::error::RepoError;
 use crate::layout::{self, MAX_WAL_OBJECT_BYTES};
+use crate::names::wal_name;
+use crate::put_outcome::PutOutcome;
 use crate::repository;
 use crate::repository::Repository;
 use crate::wal_packs::WalPack;
-
-/// What a put found under the name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PutOutcome {
-    /// Nothing: the object is there now, and durable.
-    Created,
-    /// An object, which was left as it is and is durable. It may be the work of an
-    /// earlier attempt whose answer was lost, so the caller compares the content
-    /// before it calls this a success or an error.
-    Exists,
-}
 
 /// One WAL file of the repository, as an object of its own or in a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +107,7 @@ impl Repository {
     /// history needs none: both are reasons to look for the mark before.
     pub async fn put_wal(&self, name: &str, object: Bytes) -> Result<PutOutcome, RepoError> {
         let key = layout::wal_key(self.cluster(), name)?;
-        let put = if layout::wal_directory(name).is_some() {
+        let put = if wal_name::wal_directory(name).is_some() {
             self.create_in_directory(&key, object.clone()).await
         } else {
             Ok(None)
@@ -202,7 +193,7 @@ impl Repository {
         };
         for directory in &listing.common_prefixes {
             let name = directory.filename().unwrap_or_default();
-            if let Some(timeline) = layout::wal_directory_timeline(name)
+            if let Some(timeline) = wal_name::wal_directory_timeline(name)
                 && !survey.timelines.contains(&timeline)
                 && (survey.has_history(timeline) || self.has_objects(directory).await?)
             {
@@ -227,7 +218,8 @@ impl Repository {
         let listing = self.store().list_with_delimiter(Some(&prefix)).await;
         let listing = listing.map_err(|error| RepoError::from_store(prefix.as_ref(), error))?;
         for directory in &listing.common_prefixes {
-            let timeline = layout::wal_directory_timeline(directory.filename().unwrap_or_default());
+            let timeline =
+                wal_name::wal_directory_timeline(directory.filename().unwrap_or_default());
             if let Some(timeline) = timeline
                 && !survey.timelines.contains(&timeline)
                 && (survey.has_history(timeline) || self.has_objects(directory).await?)

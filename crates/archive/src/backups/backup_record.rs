@@ -11,11 +11,13 @@ use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, BackupType, ClusterIdentity, Repository};
 
-use crate::backups::chunks::pieces::REFERENCES_MAX;
 use crate::error::ArchiveError;
 use crate::read_each::read_each;
 use crate::server::tablespace_record::TablespaceRecord;
 use crate::wal::text;
+
+/// Backups that one refers to, at most.
+pub(crate) const REFERENCES_MAX: usize = 1 << 12;
 
 /// The newest version of descriptions.
 const FORMAT: u32 = 5;

@@ -17,6 +17,7 @@ mod members;
 mod memory;
 mod packing;
 mod places;
+mod rooms;
 mod sandbox;
 mod several;
 mod stores;

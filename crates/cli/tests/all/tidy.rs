@@ -349,7 +349,7 @@ fn numbered_code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     numbered.filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .canonicalize()
@@ -363,7 +363,7 @@ pub fn shown(path: &Path) -> String {
         .to_string()
 }
 
-fn read(path: &Path) -> String {
+pub fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -386,7 +386,7 @@ pub fn project_files() -> Vec<PathBuf> {
     found
 }
 
-fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+pub fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     files_where(folder, &|path| {
         path.extension().is_some_and(|found| found == extension)
     })

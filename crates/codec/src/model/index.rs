@@ -1,6 +1,7 @@
 //! Index tuples, and how they follow from the rows that they point to.
 
 mod expected_entries;
+mod extracted_key;
 pub mod gin;
 pub mod item_spans;
 pub mod known_rows;

@@ -1,8 +1,9 @@
 //! The coder of the decoder: it reads streams from their beginning to their end.
 
 use super::coder::{Coder, StreamId};
+use super::filled::{self, Filled};
 use super::kind::StreamKind;
-use super::laid_out::{self, Filled};
+
 use super::lists::Lists;
 use super::parts;
 use super::unpacking::{self, BAD_DIRECTORY};
@@ -93,7 +94,7 @@ impl<'s> StreamReader<'s> {
         StreamReader {
             streams: unread.collect(),
             // Of the directory nothing is known yet: the limits are a little narrower.
-            content_len: laid_out::total_len(streams),
+            content_len: filled::total_len(streams),
             next: StreamKind::ALL.iter().map(first_of).collect(),
             lists: Lists::default(),
             format: FormatVersion::CURRENT,
@@ -326,7 +327,7 @@ mod tests {
     fn reads_coded_streams() {
         let streams = filled(5000);
         let content = LaidOut::new(&streams, Choices::default()).content();
-        let len = laid_out::total_len(&streams) + content.streams_start;
+        let len = filled::total_len(&streams) + content.streams_start;
         let is_coded: Vec<bool> = content
             .extents
             .iter()
@@ -355,7 +356,7 @@ mod tests {
         let streams = filled(ROWS);
         let content = LaidOut::new(&streams, Choices::default()).content();
         let (content, coded_start) = (content.bytes, content.coded_start);
-        let len = laid_out::total_len(&streams) + content.len();
+        let len = filled::total_len(&streams) + content.len();
         let run_both: [RunBoth; 3] = [
             |beside, here| {
                 beside();

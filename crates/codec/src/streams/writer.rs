@@ -3,8 +3,8 @@
 use super::coder::{Choices, Coder, StreamId};
 #[cfg(test)]
 use super::directory::Content;
+use super::filled::Filled;
 use super::kind::StreamKind;
-use super::laid_out::Filled;
 #[cfg(test)]
 use super::laid_out::LaidOut;
 use super::lists::Lists;

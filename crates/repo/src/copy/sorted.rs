@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use object_store::ObjectMeta;
 
-use crate::backup_label::BackupLabel;
 use crate::layout::{
     self, ASIDE_PREFIX, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PINNED, BACKUP_PREFIX, BACKUP_STARTED,
     CLUSTER_JSON, KEYS_PREFIX, PACKED_JSON, PROBE, REPOSITORY_JSON, VERIFIED_PREFIX, WAL_PREFIX,
 };
+use crate::names::backup_label::BackupLabel;
 
 /// The end of the keys of timeline histories.
 pub(super) const HISTORY_SUFFIX: &str = ".history.wz";

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
 
 use super::key_file::{KeyFile, Recipient};
-use super::{KeyError, SealError};
 use crate::error::RepoError;
+use crate::error::encryption::{KeyError, SealError};
 use crate::json::encode_json;
 use crate::layout::KEYS_PREFIX;
 

@@ -8,7 +8,8 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore};
 
-use super::sealed::{self, HEADER_LEN, Header, PIECE_LEN, SealError, Sealer, TAG_LEN};
+use super::sealed::{self, HEADER_LEN, Header, PIECE_LEN, Sealer, TAG_LEN};
+use crate::error::encryption::SealError;
 
 type StoreResult<T> = object_store::Result<T>;
 

@@ -12,6 +12,7 @@ use ring::hkdf;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::epochs::EpochKey;
+use crate::error::encryption::SealError;
 
 /// The first bytes of an encrypted object. The first one is not ASCII, so no text begins so.
 pub const MAGIC: [u8; 8] = *b"\x89WZENC\r\n";
@@ -33,42 +34,6 @@ const EPOCH_AT: usize = 12;
 const SALT_AT: usize = 16;
 const CHECK_AT: usize = 48;
 const COMMITMENT_AT: usize = 64;
-
-/// Why an object cannot be decrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SealError {
-    /// It does not begin as an encrypted object does.
-    #[error("it is not encrypted")]
-    Plaintext,
-    /// A newer version of the format.
-    #[error("it has version {0} of the encryption's format, this walzip knows versions up to 1")]
-    Newer(u8),
-    /// The key of its epoch is another one.
-    #[error("it was encrypted with another key of epoch {0}")]
-    WrongKey(u32),
-    /// It was made for another name, or another repository.
-    #[error("it was encrypted as an object of another name or repository")]
-    Swapped,
-    /// It is not as it was made.
-    #[error("it was changed, cut or damaged after it was encrypted")]
-    Tampered,
-    /// No object of this length can be.
-    #[error("an encrypted object cannot have {0} bytes")]
-    Length(u64),
-    /// The library refuses.
-    #[error("the encryption failed")]
-    Failed,
-}
-
-/// As a failure of the store; `RepoError` finds it in there.
-impl From<SealError> for object_store::Error {
-    fn from(error: SealError) -> object_store::Error {
-        object_store::Error::Generic {
-            store: "encryption",
-            source: Box::new(error),
-        }
-    }
-}
 
 /// The header of an encrypted object.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,9 @@ use futures::future::try_join_all;
 use futures::{FutureExt, TryFutureExt};
 use object_store::{MultipartUpload, PutPayload, PutResult, UploadPart};
 
-use super::sealed::{HEADER_LEN, PIECE_LEN, SealError, Sealer, TAG_LEN};
-use crate::backup::PART_BYTES;
+use super::sealed::{HEADER_LEN, PIECE_LEN, Sealer, TAG_LEN};
+use crate::error::encryption::SealError;
+use crate::layout::PART_BYTES;
 
 /// Encrypts the parts on their way. The last piece is sealed as such, so the end of what has come
 /// is held back until more comes, or nothing more. Stores refuse a short part before the last one,

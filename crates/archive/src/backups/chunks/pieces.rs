@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::backups::backup_record::REFERENCES_MAX;
+
 /// The backup itself, among those that pieces name. Those that it refers to follow from 1 on.
 pub(crate) const OWN: u32 = 0;
 /// Pieces of one index, at most: each takes memory. See [`Spread`].
@@ -199,9 +201,6 @@ impl Expected {
 /// Backups that a new one refers to, at most. Chunks of so many can be held in memory while files are put
 /// together: blocks of one file that follow one another may lie in all of them.
 pub(crate) const REFERENCES_AT_ONCE: usize = 32;
-
-/// Backups that one refers to, at most.
-pub(crate) const REFERENCES_MAX: usize = 1 << 12;
 
 fn step(next: &mut u64, len: u64) -> Result<(), String> {
     let stepped = next.checked_add(len);

@@ -11,10 +11,11 @@ use super::changes::{Comparison, HashSource, PriorFile};
 use super::decoded::Decoded;
 use super::index::Index;
 use super::packed::Packed;
-use super::pieces::{OWN, Piece, REFERENCES_AT_ONCE, REFERENCES_MAX};
+use super::pieces::{OWN, Piece, REFERENCES_AT_ONCE};
 use super::sources::{Referred, Source, read_referred};
 use super::writing::Changes;
 use crate::backups::backup_objects;
+use crate::backups::backup_record::REFERENCES_MAX;
 use crate::backups::backup_record::{BackupRecord, BlockHashFunction, ListedBackup};
 use crate::error::ArchiveError;
 

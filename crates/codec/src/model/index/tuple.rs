@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::expected_entries::ExpectedEntries;
-use super::gin::extracted_key::Sources;
+use super::extracted_key::Sources;
 use super::known_rows::KnownRows;
 use super::leaf_keys::LeafKeys;
 use super::recipe::Recipes;

@@ -6,7 +6,7 @@ use super::{Chooser, PART_LEN};
 use crate::limits::BIN_ROWS_MAX;
 use crate::optional_model::OptionalModel;
 use crate::streams::bins::{self, Prediction};
-use crate::streams::laid_out::Filled;
+use crate::streams::filled::Filled;
 use crate::streams::layout::{Layout, difference};
 use crate::streams::parts::Parts;
 

@@ -1,10 +1,10 @@
 //! Tuples of GIN's pending list. Their keys were extracted from a value of the row that the tuple
 //! is for.
 
-use super::extracted_tuples::{ExtractedTuples, INFO_AT, Source, column_of};
-use super::extraction::{Form, Values};
-use crate::model::index::known_rows::KnownRows;
-use crate::model::index::known_table::KnownTable;
+use super::gin::extracted_tuples::{ExtractedTuples, INFO_AT, Source, column_of};
+use super::gin::extraction::{Form, Values};
+use super::known_rows::KnownRows;
+use super::known_table::KnownTable;
 use crate::model::rows::recent::{RecentRows, RowNumber};
 use crate::model::rows::versions::{RowVersions, Version};
 use crate::optional_model::OptionalModel;
