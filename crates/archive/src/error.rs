@@ -102,6 +102,10 @@ pub enum ArchiveError {
     #[error("{0}")]
     AmongClusterFiles(String),
 
+    /// A new repository would lie within another one.
+    #[error("{0}")]
+    WithinRepository(String),
+
     /// A directory or a file of the cluster was replaced by a link.
     #[error("{0} is no file and no directory, and the cluster is not whole without it")]
     NeededLink(String),

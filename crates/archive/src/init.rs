@@ -20,14 +20,15 @@ pub struct Initialisation {
     pub created: bool,
 }
 
-/// Makes a repository at a location, which must not be among the cluster's own files, and on
-/// another host must be one that never overwrites.
+/// Makes a repository at a location, which must not be among a cluster's files or within another
+/// repository, and on another host must be one that never overwrites.
 pub async fn init_at(
     location: &Location,
     settings: &StoreSettings,
     source: &Source,
 ) -> Result<Initialisation, ArchiveError> {
     placement::check(location, source).await?;
+    placement::check_surroundings(location)?;
     let store = open_store(location, settings)?;
     if !location.is_local() {
         probe_store(&store).await?;

@@ -199,6 +199,12 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ArchiveError::Duplicate { name } if name.ends_with(".history") => {
             (Kind::ArchiveDuplicate, Some(NUMBER_TAKEN))
         }
+        ArchiveError::WithinRepository(_) => (
+            Kind::OptionInvalid,
+            Some(
+                "A repository is for one cluster and what it is upgraded to: name a directory beside it.",
+            ),
+        ),
         ArchiveError::AmongClusterFiles(_) => (
             Kind::OptionInvalid,
             Some(

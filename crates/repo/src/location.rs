@@ -207,7 +207,8 @@ fn local(text: &str) -> Result<Location, String> {
     on_one_line(path).map(Location::Local)
 }
 
-/// The URL that a path looks like, but for a character or two: `s3:/bucket`, `s3//bucket`.
+/// The URL that a path looks like, but for a character or two: `s3:/bucket`, `s3//bucket`; or the place on
+/// a host that ssh and rsync name so: `backup@host:/wal`.
 fn meant(text: &str) -> Option<String> {
     let schemes = ["s3", "gs", "az", "azure", "sftp", "file"].into_iter();
     let mut rests = schemes.filter_map(|scheme| {
@@ -218,7 +219,11 @@ fn meant(text: &str) -> Option<String> {
         let root = if scheme == "file" { "/" } else { "" };
         is_meant.then(|| format!("{scheme}://{root}{rest}"))
     });
-    rests.next()
+    rests.next().or_else(|| {
+        let (host, path) = text.split_once(":/")?;
+        let is_meant = !host.is_empty() && !host.contains('/') && !path.starts_with('/');
+        is_meant.then(|| format!("sftp://{host}/{path}"))
+    })
 }
 
 /// `restore_command` is a line of a configuration file, and has to name it.
@@ -321,12 +326,14 @@ mod tests {
             ("s3//bucket", "did you mean s3://bucket?"),
             ("sftp:host/db", "did you mean sftp://host/db?"),
             ("file:/srv/db", "did you mean file:///srv/db?"),
+            ("db1:/srv/wal", "did you mean sftp://db1/srv/wal?"),
+            ("me@db1:/srv/wal", "did you mean sftp://me@db1/srv/wal?"),
             ("~/walzip", "name the whole path"),
         ] {
             let error = Location::parse(text).expect_err(text).to_string();
             assert!(error.contains(says), "{error}");
         }
-        for text in ["./s3:/bucket", "s3", "/s3:/bucket", "azores/db"] {
+        for text in ["./s3:/bucket", "s3", "/s3:/bucket", "azores/db", "a/b:/c"] {
             assert!(Location::parse(text).is_ok(), "{text}");
         }
     }

@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use walzip_repo::layout::REPOSITORY_JSON;
 use walzip_repo::{ClusterIdentity, Location};
 
 use crate::cluster::{self, Source};
@@ -47,6 +48,33 @@ pub(crate) async fn check(location: &Location, source: &Source) -> Result<(), Ar
         }
     };
     check_apart(repository, &directories)
+}
+
+/// Refuses a new repository in the data directory of any cluster, and within another repository.
+pub(crate) fn check_surroundings(location: &Location) -> Result<(), ArchiveError> {
+    let Location::Local(repository) = location else {
+        return Ok(());
+    };
+    let real = future_path(repository)
+        .map_err(|error| ArchiveError::file("look at", repository, error))?;
+    if real.join(REPOSITORY_JSON).exists() {
+        return Ok(());
+    }
+    for level in real.ancestors() {
+        let has = |name: &str| level.join(name).is_file();
+        let (repository, level) = (repository.display(), level.display());
+        if has("PG_VERSION") && has("global/pg_control") {
+            return Err(ArchiveError::AmongClusterFiles(format!(
+                "the repository {repository} would lie in the data directory {level}"
+            )));
+        }
+        if has(REPOSITORY_JSON) {
+            return Err(ArchiveError::WithinRepository(format!(
+                "the repository {repository} would lie in another one, {level}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a repository in the directory of a tablespace, or around one.
@@ -258,6 +286,38 @@ mod tests {
         }
         for apart in ["beside", "beside/walzip", "data2/walzip", "gone/walzip"] {
             assert_eq!(check(apart, "data"), None);
+        }
+    }
+
+    #[test]
+    fn a_new_repository_is_in_nobodys_place() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        for made in ["data/global", "wal/15", "inner"] {
+            fs::create_dir_all(at(made)).expect("made");
+        }
+        for made in [
+            "data/PG_VERSION",
+            "data/global/pg_control",
+            "wal/repository.json",
+        ] {
+            fs::write(at(made), "").expect("made");
+        }
+        let check = |repository: &str| {
+            let refused = check_surroundings(&Location::Local(at(repository))).err();
+            refused.map(|error| error.to_string())
+        };
+        for (repository, expected) in [
+            ("data", "would lie in the data directory"),
+            ("data/base/walzip", "would lie in the data directory"),
+            ("wal/15", "would lie in another one"),
+            ("wal/not/yet", "would lie in another one"),
+        ] {
+            let refused = check(repository).expect(repository);
+            assert!(refused.contains(expected), "{repository}: {refused}");
+        }
+        for apart in ["wal", "inner", "not/yet"] {
+            assert_eq!(check(apart), None);
         }
     }
 }

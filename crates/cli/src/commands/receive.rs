@@ -53,8 +53,8 @@ NAME.partial in the repository, unless the server archives its own (archive_mode
 While it runs, \"walzip backup\" needs no archive_command: leave that as it is, or set archive_mode
 to off. Where that is on, an empty archive_command makes PostgreSQL keep all its WAL.
 
-To restore what is only in the directory, copy it into pg_wal of the restored cluster before its first
-start, NAME.partial as NAME, since it has a segment's length:
+To restore what is only in the directory, copy it into pg_wal of the restored cluster before its
+first start, NAME.partial as NAME, since it has a segment's length:
   for f in DIR/0*; do cp \"$f\" PGDATA/pg_wal/\"$(basename \"$f\" .partial)\"; done"
 )]
 pub struct ReceiveArgs {

@@ -39,8 +39,8 @@ Examples:
   walzip restore --repo /var/lib/walzip -D DIR --database shop
   walzip restore --repo /var/lib/walzip -D DIR --standby --archive-mode preserve
 
-Then: pg_ctl -D DIR start. The restored cluster does not archive, so that a copy never mixes with the
-original in its repository. When it takes the original's place: ALTER SYSTEM SET
+Then: pg_ctl -D DIR start. The restored cluster does not archive, so that a copy never mixes with
+the original in its repository. When it takes the original's place: ALTER SYSTEM SET
 archive_mode = on, and restart it; or restore with --archive-mode preserve.
 
 Where two timelines were written to at the same time, restore asks for --target-timeline instead of
