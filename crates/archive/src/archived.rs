@@ -8,6 +8,7 @@ pub(crate) mod own_wal;
 pub(crate) mod packed_times;
 pub(crate) mod settling;
 pub(crate) mod stable_file;
+pub(crate) mod stored_times;
 pub(crate) mod stored_wal;
 pub(crate) mod timelines;
 pub(crate) mod wal_index;

@@ -10,6 +10,7 @@ mod attempt;
 mod copying;
 mod data_directory;
 mod databases;
+mod earlier;
 mod required_wal;
 pub(crate) mod source_server;
 mod wal_wait;
@@ -130,7 +131,7 @@ pub async fn backup(
     let (repository, server, sql) = source_server::inspect(repository, settings).await?;
     let (repository, server) = (&repository, &server);
     progress.begin(Phase::CheckingArchiving, 0);
-    let prior = Prior::choose(repository, options.backup_type).await?;
+    let prior = earlier::choose(repository, server, options.backup_type).await?;
     let (writer, kept) = attempt::start(repository, wanted(options), prior.as_ref()).await?;
     let (label, attempt) = (writer.label().clone(), writer.attempt());
     let taken = take(

@@ -2,6 +2,7 @@
 
 mod occupied_directory;
 pub(crate) mod other_branch;
+mod shown;
 pub(crate) mod time_error;
 
 use std::io::{self, ErrorKind};
@@ -10,11 +11,12 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use walzip_codec::{DecodeError, EncodeError};
 use walzip_pgformat::control_file::ControlFileError;
-use walzip_pgformat::wal_file_name::WalFileNameError;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileNameError};
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, ClusterIdentity, RepoError};
 
 use crate::error::other_branch::{OtherBranch, went_on};
+use crate::error::shown::{because, born_at, missing, numbers, shown_files, until};
 use crate::error::time_error::TimeError;
 use crate::server::archiver::Archiver;
 use crate::server::replication::ServerError;
@@ -335,6 +337,20 @@ pub enum ArchiveError {
         end: Box<WalEnd>,
     },
 
+    /// A recovery has come to the end of its WAL before it came to where it was expected to.
+    #[error(
+        "the recovery has ended before {expected}, where it was expected to end: the WAL after {last} is not in the \
+         archive any more"
+    )]
+    EndedEarly {
+        /// The last segment that it has got.
+        last: SegmentName,
+        /// The segment after it.
+        next: SegmentName,
+        /// Where it was expected to end.
+        expected: Lsn,
+    },
+
     /// The target lies after everything that is archived.
     #[error("the target, {target}, is not in the archived WAL, which ends at {end}")]
     BeyondArchive {
@@ -395,6 +411,29 @@ pub enum ArchiveError {
     WalNotArchived {
         /// The files in `pg_wal`.
         files: Vec<PathBuf>,
+    },
+
+    /// What is archived under the name of a file that is pushed is damaged.
+    #[error("{name} is archived already, and damaged there: {error}")]
+    DamagedThere {
+        /// The file's name.
+        name: String,
+        /// What is wrong with the archived one.
+        error: Box<ArchiveError>,
+    },
+
+    /// A data directory has come further than the archived WAL, and what is between them is nowhere.
+    #[error(
+        "{} has come to {at}, and the archived WAL ends at {end}; the WAL between them is neither archived nor in \
+         pg_wal", .path.display()
+    )]
+    DirectoryAhead {
+        /// The data directory.
+        path: PathBuf,
+        /// How far it has come.
+        at: Lsn,
+        /// The end of the archived WAL.
+        end: Box<WalEnd>,
     },
 
     /// A directory in which the replay will create a tablespace is missing, and cannot be made.
@@ -470,18 +509,6 @@ pub enum ArchiveError {
     Server(#[from] ServerError),
 }
 
-/// So many files are named in a message.
-const FILES_SHOWN: usize = 5;
-
-fn shown_files(files: &[PathBuf]) -> String {
-    let shown = files.iter().take(FILES_SHOWN);
-    let shown: Vec<String> = shown.map(|path| path.display().to_string()).collect();
-    match files.len().checked_sub(FILES_SHOWN + 1) {
-        None => shown.join(", "),
-        Some(more) => format!("{} and {} more", shown.join(", "), more + 1),
-    }
-}
-
 impl ArchiveError {
     pub(crate) fn file(action: &'static str, path: &Path, source: io::Error) -> ArchiveError {
         ArchiveError::File {
@@ -554,38 +581,5 @@ impl From<RepoError> for ArchiveError {
             },
             other => ArchiveError::Repository(other),
         }
-    }
-}
-
-fn until(last: &Option<Timestamp>) -> String {
-    match last {
-        Some(last) => format!(", until {} at least,", shown(*last)),
-        None => String::new(),
-    }
-}
-
-fn because(failure: &Option<String>) -> String {
-    failure
-        .as_ref()
-        .map(|failure| format!("; {failure}"))
-        .unwrap_or_default()
-}
-
-fn born_at(born: &Option<Timestamp>) -> String {
-    match born {
-        Some(born) => format!(", born at {},", shown(*born)),
-        None => String::new(),
-    }
-}
-
-fn numbers(timelines: &[TimelineId]) -> String {
-    let timelines: Vec<String> = timelines.iter().map(TimelineId::to_string).collect();
-    timelines.join(", ")
-}
-
-fn missing(first: &str, last: &str, segments: u64) -> String {
-    match segments {
-        1 => first.to_owned(),
-        _ => format!("{first} to {last} ({segments} segments)"),
     }
 }

@@ -53,6 +53,8 @@ pub struct ExpireRequest {
     pub aside: bool,
     /// Go on where something is newer than the clock says.
     pub ignores_clock: bool,
+    /// Remove what is named even if no complete backup is left.
+    pub takes_last: bool,
 }
 
 impl Default for ExpireRequest {
@@ -63,6 +65,7 @@ impl Default for ExpireRequest {
             unfinished_age: SignedDuration::from_hours(7 * 24),
             aside: false,
             ignores_clock: false,
+            takes_last: false,
         }
     }
 }

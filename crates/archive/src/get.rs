@@ -98,15 +98,19 @@ pub async fn find(
         None => None,
     };
     let repository = asking.as_ref().unwrap_or(repository);
-    let Some(stored) = StoredWal::get(repository, name).await? else {
-        check_not_lost(repository, name).await?;
-        return Ok(None);
+    let (store, cluster) = (repository.store(), repository.cluster());
+    let stored = match StoredWal::get(repository, name).await? {
+        Some(stored) => Some(stored),
+        None => {
+            check_not_lost(repository, name).await?;
+            get_again(store, cluster, name).await?
+        }
     };
-    Ok(Some(FoundWal {
+    Ok(stored.map(|stored| FoundWal {
         name: name.to_owned(),
         stored,
-        store: Arc::clone(repository.store()),
-        cluster: repository.cluster(),
+        store: Arc::clone(store),
+        cluster,
         options: options.clone(),
     }))
 }
@@ -130,20 +134,23 @@ pub async fn find_for_data_directory(
         }
         false => (get.await?, None),
     };
-    let Some(stored) = stored else {
-        // Whether that means anything, the records and the mark say.
-        let repository = match opened {
-            Some(opened) => opened?,
-            None => Repository::open(Arc::clone(store)).await?,
-        };
-        let what = || data_directory.display().to_string();
-        let part = cluster::part_of(&repository, cluster, what).await?;
-        let (in_place, not_lost) = join(part.check_wal(), check_not_lost(&part, name)).await;
-        in_place?;
-        not_lost?;
-        return Ok(None);
+    let stored = match stored {
+        Some(stored) => Some(stored),
+        None => {
+            // Whether that means anything, the records and the mark say.
+            let repository = match opened {
+                Some(opened) => opened?,
+                None => Repository::open(Arc::clone(store)).await?,
+            };
+            let what = || data_directory.display().to_string();
+            let part = cluster::part_of(&repository, cluster, what).await?;
+            let (in_place, not_lost) = join(part.check_wal(), check_not_lost(&part, name)).await;
+            in_place?;
+            not_lost?;
+            get_again(store, cluster, name).await?
+        }
     };
-    Ok(Some(FoundWal {
+    Ok(stored.map(|stored| FoundWal {
         name: name.to_owned(),
         stored,
         store: Arc::clone(store),
@@ -153,6 +160,19 @@ pub async fn find_for_data_directory(
             expected_end,
         },
     }))
+}
+
+/// A segment is asked for twice before it counts as not there: between the question for its own object and that for
+/// packs, its pack may have been split.
+async fn get_again(
+    store: &Arc<dyn ObjectStore>,
+    cluster: ClusterIdentity,
+    name: &str,
+) -> Result<Option<StoredWal>, ArchiveError> {
+    match name.parse()? {
+        WalFileName::Segment(_) => StoredWal::get_again(store, cluster, name).await,
+        _ => Ok(None),
+    }
 }
 
 /// Refuses to say that the archive does not have what it should have.

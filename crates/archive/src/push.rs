@@ -33,8 +33,10 @@ use crate::archived::stored_wal::StoredWal;
 use crate::archived::wal_index;
 use crate::archived::wal_times::SegmentTimes;
 use crate::cluster;
+use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
-use crate::packs;
+use crate::packs::is_damage;
+use crate::push::archive_status::ArchiveStatus;
 use crate::spool::FileFacts;
 use crate::wal::content;
 
@@ -228,7 +230,7 @@ impl WalFile {
         if may_be_packed && part.find_single(&name).await?.is_some() {
             let checked = settling::check_packed(part, &name, &self.file).await;
             // What cannot be read contradicts nothing.
-            checked.or_else(|error| match packs::is_damage(&error) {
+            checked.or_else(|error| match is_damage(&error) {
                 true => Ok(()),
                 false => Err(error),
             })?;
@@ -329,6 +331,51 @@ impl WalFile {
         };
         let encode = || self.file.encode(name, options.level, options.verify);
         cell.get_or_try_init(encode).await.cloned()
+    }
+}
+
+/// Refuses where the archive would refuse what a server waits to have archived, since another server archives under
+/// its names. The first segment that waits tells.
+pub async fn check_own(repository: &Repository, data_directory: &Path) -> Result<(), ArchiveError> {
+    let status = ArchiveStatus::of(data_directory);
+    let waiting = off_the_runtime(move || status.segments(|_| true)).await;
+    let Some(first) = waiting.ok().and_then(|names| names.into_iter().next()) else {
+        return Ok(());
+    };
+    let path = data_directory.join("pg_wal").join(&first);
+    // It may be archived, and gone, by now.
+    let Ok(file) = WalFile::open(&path).await else {
+        return Ok(());
+    };
+    let WalFileName::Segment(segment) = file.name else {
+        return Ok(());
+    };
+    let options = PushOptions::default();
+    // A cluster that is not registered, and what else is wrong, a push will name.
+    let owned = owner(
+        repository,
+        &file.name,
+        file.file.beginning(),
+        &path,
+        &options,
+    )
+    .await;
+    let Ok(part) = owned else {
+        return Ok(());
+    };
+    let checked = match StoredWal::get(&part, &first).await? {
+        Some(stored) => match file.file.is_in(&first, stored).await {
+            Ok(false) => Err(ArchiveError::Duplicate { name: first }),
+            other => other.map(|_| ()),
+        },
+        None => continuity::check(&part, (segment, &file.file), &path).await,
+    };
+    match checked {
+        Err(error @ (ArchiveError::Duplicate { .. } | ArchiveError::NotContinued { .. })) => {
+            Err(error)
+        }
+        // What else is wrong, a push will say.
+        _ => Ok(()),
     }
 }
 
@@ -475,12 +522,32 @@ async fn compare_with(
         return Ok(stored_bytes);
     }
     // What a get refuses is not archived, whatever its content.
-    if !file.is_in(name, stored).await? {
-        return Err(ArchiveError::Duplicate {
+    let is_single = matches!(stored, StoredWal::Single(_));
+    match file.is_in(name, stored).await {
+        Ok(true) => Ok(stored_bytes),
+        Ok(false) => Err(ArchiveError::Duplicate {
             name: name.to_owned(),
-        });
+        }),
+        // A pack has others too, and what a later version wrote is not damaged.
+        Err(error) if is_single && is_broken(&error) => Err(ArchiveError::DamagedThere {
+            name: name.to_owned(),
+            error: Box::new(error),
+        }),
+        Err(error) => Err(error),
     }
-    Ok(stored_bytes)
+}
+
+/// Whether an object can be decoded by nobody.
+fn is_broken(error: &ArchiveError) -> bool {
+    use walzip_codec::DecodeError;
+    match error {
+        ArchiveError::Damaged { .. } => true,
+        ArchiveError::Undecodable { source, .. } => !matches!(
+            source,
+            DecodeError::UnsupportedVersion { .. } | DecodeError::Disproportionate { .. }
+        ),
+        _ => false,
+    }
 }
 
 /// Whether a history that is archived was made of the WAL, and is otherwise this one.

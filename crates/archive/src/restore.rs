@@ -152,7 +152,7 @@ pub async fn restore(
     data_directory: &Path,
     options: &RestoreOptions,
 ) -> Result<Restored, ArchiveError> {
-    let command = options.restore_command.text(None);
+    let command = options.restore_command.text(None, None);
     for placeholder in ["%f", "%p"] {
         if !command.contains(placeholder) {
             let reason = format!("the restore_command has no {placeholder} in it");
@@ -170,7 +170,7 @@ pub async fn restore(
 
     tracing::info!("restoring backup {}", record.label);
     let restored = async {
-        let taken = take(repository, &directories, &manifest, options).await?;
+        let taken = take(repository, &directories, &manifest, options, &plan.end).await?;
         let destination = match taken.removed {
             Some(_) => Destination::Delta(directories.clone()),
             None => Destination::Empty(directories.clone()),
@@ -273,9 +273,11 @@ async fn take(
     directories: &Directories,
     manifest: &PgManifest,
     options: &RestoreOptions,
+    end: &WalEnd,
 ) -> Result<Taken, ArchiveError> {
+    let is_all = matches!(options.recovery.target, RecoveryTarget::Latest);
     let found = match &options.delta {
-        Some(delta) => delta::look(repository, directories, delta).await?,
+        Some(delta) => delta::look(repository, directories, delta, is_all.then_some(end)).await?,
         None => None,
     };
     let directories = directories.clone();
@@ -331,7 +333,9 @@ async fn fill(
 
 fn recovery_settings(options: &RestoreOptions, plan: &Plan) -> Result<String, ArchiveError> {
     let recovery = &options.recovery;
-    let command = options.restore_command.text(plan.expected_end.as_ref());
+    let command = options
+        .restore_command
+        .text(plan.expected_end.as_ref(), plan.own_from);
     let settings = recovery.settings(&command, plan.timeline, options.standby)?;
     let now = Timestamp::now();
     let archive_mode = match options.archive_mode {

@@ -6,6 +6,7 @@
 
 mod content;
 mod from;
+mod label;
 mod order;
 mod staying;
 
@@ -18,6 +19,7 @@ use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{AsideLabel, PackName, RepoError, Repository, WalEntry, WalListing};
 
 use self::content::Archived;
+use self::label::choose_label;
 use crate::archived::timelines::Timelines;
 use crate::archived::wal_index;
 use crate::archived::wal_times::SegmentTimes;
@@ -422,43 +424,6 @@ async fn partial_of_parent(
     Ok(listing.iter().find(|entry| entry.name == name).cloned())
 }
 
-/// The first label that is free, or that an interrupted attempt to move the same has used.
-async fn choose_label(
-    repository: &Repository,
-    timeline: TimelineId,
-    (entries, packs): (&[WalEntry], &[PackName]),
-) -> Result<AsideLabel, ArchiveError> {
-    let mut label = AsideLabel::first(timeline.0);
-    loop {
-        let there = repository.list_aside_objects(label).await?;
-        if there == WalListing::default() {
-            return Ok(label);
-        }
-        let names: BTreeSet<&str> = there
-            .single
-            .iter()
-            .map(|entry| entry.name.as_str())
-            .collect();
-        let (mut common, mut differ) = (false, false);
-        for pack in packs.iter().filter(|pack| is_among(pack, &there)) {
-            let is_same = is_back(repository, label, pack).await?;
-            (common, differ) = (common | is_same, differ | !is_same);
-        }
-        for entry in entries.iter().filter(|e| names.contains(e.name.as_str())) {
-            let aside = repository.get_aside(label, &entry.name).await?;
-            let is_same = repository.get_wal(&entry.name).await? == aside;
-            (common, differ) = (common | is_same, differ | !is_same);
-            if differ {
-                break;
-            }
-        }
-        if common && !differ {
-            return Ok(label);
-        }
-        label = label.next();
-    }
-}
-
 async fn describe(
     repository: &Repository,
     entries: &[WalEntry],
@@ -570,10 +535,6 @@ async fn is_back(
 ) -> Result<bool, ArchiveError> {
     let aside = repository.packs_aside(label).read(pack).await?;
     Ok(aside.is_some() && repository.packs().read(pack).await? == aside)
-}
-
-fn is_among(pack: &PackName, there: &WalListing) -> bool {
-    there.packs.iter().any(|of| of.name == *pack)
 }
 
 /// Another object has the name.

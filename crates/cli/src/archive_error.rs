@@ -118,7 +118,8 @@ fn mismatch(found: ClusterIdentity, repository: ClusterIdentity) -> &'static str
              own. walzip upgrade --same-major is only for a pg_upgrade that was rolled back and done again."
         }
         Ordering::Less => {
-            "Another cluster needs a repository of its own. One that was registered by mistake, and has \
+            "If it is what the repository's cluster was before an upgrade, --cluster with its major version names it. \
+             Another cluster needs a repository of its own. One that was registered by mistake, and has \
              neither WAL nor backups, is taken back by removing the last record that \"walzip repo ls \
              cluster\" shows: walzip repo rm KEY --force --confirm."
         }
@@ -165,7 +166,8 @@ type KindAndHint = (Kind, Option<&'static str>);
 
 /// The repository's own data are damaged.
 const DAMAGED: &str = "\"walzip verify\" lists what is damaged. A restore can take an older backup \
-     (--backup) or end before damaged WAL (--target-lsn); docs/errors.md says under 26 how an object \
+     (--backup) or end before damaged WAL (--target-lsn, with a position that the server's log or \
+     \"walzip inspect\" of the segment before it shows); docs/errors.md says under 26 how an object \
      comes back from another repository.";
 /// Another cluster has taken the number of a timeline.
 const NUMBER_TAKEN: &str = "Another cluster, such as a restored copy, has archived a timeline of this \
@@ -335,7 +337,8 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                 "Push it from the pg_wal of a server on that timeline or a later one: walzip \
                  archive-push pg_wal/0000000N.history. Where no server has it, \"walzip timeline \
                  rebuild-history N\" makes it from the archived WAL. One that is damaged has to be removed \
-                 first: walzip repo rm KEY --force --confirm.",
+                 first: walzip repo rm KEY --force --confirm. Where neither can be had, \"walzip timeline set-aside N \
+                 --confirm\" puts away what is left of that timeline, and the others can be restored.",
             ),
         ),
         ArchiveError::HistoryConflict { .. } => (Kind::ArchiveDuplicate, Some(NUMBER_TAKEN)),
@@ -350,12 +353,21 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                  restore up to the hole: --target-lsn with the position that the message names.",
             ),
         ),
+        ArchiveError::EndedEarly { .. } => (
+            Kind::WalMissing,
+            Some(
+                "It was there when the cluster was restored. Where it was expired or set aside since, restore \
+                 again; where it was lost, restore with --target-lsn and a position before that, which the server's \
+                 log names.",
+            ),
+        ),
         ArchiveError::BeyondArchive { .. } => (
             Kind::TargetNotArchived,
             Some(
                 "What the server wrote last is not archived yet: \"walzip check\" makes it end its \
                  segment and waits for it. Without a target, and with --target-timeline, all that \
-                 is archived of that timeline is restored.",
+                 is archived of that timeline is restored. What was set aside (\"walzip info\" shows it) comes back by \
+                 \"walzip timeline put-back\".",
             ),
         ),
         ArchiveError::NotOfCluster { .. } => (
@@ -378,6 +390,20 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                 "To keep them, push each of them (walzip archive-push FILE), and do not start this \
                  server again: it would go on writing into the last one. To restore without them: \
                  --force. Nothing was changed.",
+            ),
+        ),
+        ArchiveError::DamagedThere { .. } => (
+            Kind::Damaged,
+            Some(
+                "Remove the damaged object (\"walzip repo ls wal --recurse\" shows its key): walzip repo rm KEY \
+                 --force --confirm. PostgreSQL's next attempt archives this server's own again.",
+            ),
+        ),
+        ArchiveError::DirectoryAhead { .. } => (
+            Kind::WalNotArchived,
+            Some(
+                "What the cluster did after that would be lost. Keep the directory: restore into another one, and \
+                 compare. To go back to what is archived: --force. Nothing was changed.",
             ),
         ),
         ArchiveError::AnotherCluster { .. } => (

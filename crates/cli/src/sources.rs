@@ -81,6 +81,22 @@ impl Sources {
     }
 }
 
+impl Sources {
+    /// Whether one of them has another file for the same cluster.
+    pub async fn have(&self, asked: &Asked, name: &str) -> bool {
+        let other = Asked {
+            name: name.to_owned(),
+            ..asked.clone()
+        };
+        for place in &self.0 {
+            if let Ok(Some(_)) = find_in(place, &other, &mut None).await {
+                return true;
+            }
+        }
+        false
+    }
+}
+
 /// Gets it from one repository. Where no data directory says whose file is meant, it is that of the
 /// cluster that the first repository takes it to be: another one's would be wrong.
 async fn from(

@@ -45,6 +45,14 @@ impl RepoError {
         }
         let kind = io_error(&error).map(io::Error::kind);
         let key = key.to_owned();
+        if let Store::Generic { source, .. } = &error
+            && is_denied_delete(source.as_ref())
+        {
+            return Self::Permission {
+                key,
+                source: cause(error),
+            };
+        }
         match (error, kind) {
             (Store::NotFound { .. }, _) => Self::NotFound { key },
             (Store::AlreadyExists { .. }, _) => Self::AlreadyExists { key },
@@ -82,6 +90,13 @@ impl RepoError {
             other => Self::from_store(key, other),
         }
     }
+}
+
+/// Of S3's requests that remove several objects, each object has an answer of its own, and `object_store` has no
+/// kind for a refusal.
+fn is_denied_delete(error: &(dyn StdError + 'static)) -> bool {
+    let said = error.to_string();
+    said.starts_with("DeleteObjects request failed") && said.contains("AccessDenied")
 }
 
 /// What is below a store's own wrapping, whose message repeats it.

@@ -161,6 +161,22 @@ impl Way<'_> {
         history.flat_map(|history| history.ancestors.iter().map(|ancestor| ancestor.switch))
     }
 
+    /// A segment that is not archived, if it is the first one that its timeline has for itself: older timelines may have
+    /// copies of it, or their own of this number, which are not on the way. Where the older timeline is left is told
+    /// with it.
+    pub(crate) fn own_from(
+        &self,
+        number: u64,
+    ) -> Result<Option<(SegmentName, TimelineId, Lsn)>, ArchiveError> {
+        let own = self.segment(number)?;
+        let Some((parent, switch)) = self.timelines.beginning(own.timeline) else {
+            return Ok(None);
+        };
+        let is_first = self.number_at(switch) == number;
+        let is_archived = self.wal.has(own.timeline, number);
+        Ok((is_first && !is_archived).then_some((own, parent, switch)))
+    }
+
     fn is_archived(&self, number: u64) -> Result<bool, ArchiveError> {
         let segment = self.segment(number)?;
         Ok(self.wal.has(segment.timeline, number))

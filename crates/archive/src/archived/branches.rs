@@ -6,13 +6,17 @@
 //! else was alive when it was born. Alive is a timeline with a commit or a backup of its own
 //! after that. Two that were alive at the same time are two clusters, and which of them is meant
 //! is not ours to guess.
+//!
+//! The clocks of two servers may be hours apart, so the store's clock, which is one, has a say too: a timeline
+//! was alive as well if its last commit is later than the first file of the other one was stored.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::Repository;
 
 use crate::archived::archived_wal::ArchivedWal;
+use crate::archived::stored_times::StoredTimes;
 use crate::archived::timelines::Timelines;
 use crate::archived::wal_times::SegmentTimes;
 use crate::backups::backup_record::{BackupRecord, Moment};
@@ -22,6 +26,16 @@ use crate::packs::is_damage;
 
 /// How many segments are searched for the beginning of a timeline; an expiry keeps them.
 pub(crate) const BEGINNING_SEGMENTS: usize = 2;
+
+/// How many segments are asked how far a server's clock is from the store's.
+const CLOCK_SEGMENTS: usize = 3;
+/// A clock that is nearer to the store's is as good as it: a segment is stored a while after its last commit.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
+/// A history is stored as soon as the timeline is born.
+const STORED_WITHIN: SignedDuration = SignedDuration::from_mins(10);
+/// No clock is farther from the store's. WAL of which it seems so was brought there later, by a copy of the
+/// repository.
+const CLOCK_MAX: SignedDuration = SignedDuration::from_hours(26);
 
 /// What a backup says of branches.
 pub(crate) trait BranchBackup {
@@ -48,6 +62,7 @@ pub(crate) struct Branches<'a, B> {
     pub(crate) timelines: &'a Timelines,
     pub(crate) wal: &'a ArchivedWal,
     pub(crate) backups: &'a [B],
+    pub(crate) stored: &'a StoredTimes,
 }
 
 /// Until when a timeline is known to have been written to.
@@ -91,7 +106,11 @@ impl<B: BranchBackup> Branches<'_, B> {
                 born.push((birth, timeline));
             }
         }
-        let Some((birth, newest)) = youngest(self.timelines, &born) else {
+        let youngest = youngest(self.timelines, &born);
+        let begun = self
+            .begun(candidates, moment)
+            .map(|timeline| (None, timeline));
+        let Some((birth, newest)) = begun.or(youngest) else {
             return Ok(None);
         };
         let mut choice = Choice {
@@ -106,7 +125,7 @@ impl<B: BranchBackup> Branches<'_, B> {
             }
             let common = self.timelines.common(timeline, newest);
             let parted_at = common.map(|(_, at)| at).unwrap_or_default();
-            let life = self.life(timeline, parted_at, birth).await?;
+            let (life, written) = self.life_with_segment(timeline, parted_at, birth).await?;
             let last = match life {
                 Life::Until(time) => Some(time),
                 Life::Over | Life::Unknown => None,
@@ -119,13 +138,30 @@ impl<B: BranchBackup> Branches<'_, B> {
                 own_from: own_from.transpose()?,
                 last,
             };
-            match (life, birth) {
-                (Life::Over, _) => {}
-                (Life::Until(last), Some(birth)) if last < birth => choice.superseded.push(branch),
-                _ => choice.competing.push(branch),
+            let had_ended = match (life, birth) {
+                (Life::Over, _) => continue,
+                (Life::Until(last), Some(birth)) if last < birth => {
+                    !self
+                        .went_on((&branch, last, written), (newest, birth))
+                        .await?
+                }
+                _ => false,
+            };
+            match had_ended {
+                true => choice.superseded.push(branch),
+                false => choice.competing.push(branch),
             }
         }
         Ok(Some(choice))
+    }
+
+    /// The newest timeline, if only its history is archived: it has begun, and its first segment is not full yet. A
+    /// server takes no number that is not above all that it finds, so one below others was given up.
+    fn begun(&self, candidates: &[TimelineId], moment: Option<Timestamp>) -> Option<TimelineId> {
+        let newest = candidates.iter().copied().max()?;
+        let stored = self.stored.first_of(newest)?;
+        let is_begun = !self.has_content(newest) && self.timelines.history(newest).is_some();
+        (is_begun && moment.is_none_or(|moment| stored <= moment)).then_some(newest)
     }
 
     fn has_content(&self, timeline: TimelineId) -> bool {
@@ -179,15 +215,25 @@ impl<B: BranchBackup> Branches<'_, B> {
         from: Lsn,
         since: Option<Timestamp>,
     ) -> Result<Life, ArchiveError> {
+        Ok(self.life_with_segment(timeline, from, since).await?.0)
+    }
+
+    /// The same, and the segment that says so.
+    async fn life_with_segment(
+        &self,
+        timeline: TimelineId,
+        from: Lsn,
+        since: Option<Timestamp>,
+    ) -> Result<(Life, Option<SegmentName>), ArchiveError> {
         let backed_up = self.backed_up(timeline, from);
         let first = self.wal.number_at(from);
         for number in self.wal.numbers_from(timeline, first).rev() {
             let segment = self.wal.name(timeline, number)?;
             let Some(times) = readable(SegmentTimes::read(self.repository, segment).await)? else {
-                return Ok(Life::Unknown);
+                return Ok((Life::Unknown, None));
             };
             if let Some(commit) = times.last_commit(from) {
-                return Ok(backed_up.max(Life::Until(commit)));
+                return Ok((backed_up.max(Life::Until(commit)), Some(segment)));
             }
             // What the segment in question has besides was written before the point.
             if number == first {
@@ -196,13 +242,62 @@ impl<B: BranchBackup> Branches<'_, B> {
             // What comes before this segment is older still.
             match (times.earliest_written(), since) {
                 (Some(first), Some(since)) if first < since => {
-                    return Ok(backed_up.max(Life::Until(first)));
+                    return Ok((backed_up.max(Life::Until(first)), Some(segment)));
                 }
                 _ => {}
             }
         }
         // Segments after the point without a commit in them: there is nothing to lack.
-        Ok(backed_up)
+        Ok((backed_up, None))
+    }
+
+    /// Whether a timeline was written to after the first file of another one was stored, by the store's clock. It was
+    /// not if the last that was written to it was stored before.
+    async fn went_on(
+        &self,
+        (branch, last, written): (&OtherBranch, Timestamp, Option<SegmentName>),
+        (other, born): (TimelineId, Timestamp),
+    ) -> Result<bool, ArchiveError> {
+        let Some(begun) = self.stored.first_of(other) else {
+            return Ok(false);
+        };
+        let is_older = |segment| self.stored.of_segment(segment).is_none_or(|of| of <= begun);
+        // Where the first file was stored long after the birth, its time says nothing of that: the repository is a copy.
+        if begun.duration_since(born) > STORED_WITHIN || written.is_none_or(is_older) {
+            return Ok(false);
+        }
+        let is_after = |behind| last.saturating_add(behind).is_ok_and(|last| last > begun);
+        Ok(is_after(SignedDuration::ZERO)
+            || is_after(CLOCK_MAX) && is_after(self.clock_behind(branch).await?))
+    }
+
+    /// How far the clock of a timeline's server is behind the store's: no farther than the time from the last
+    /// commit in a segment to the moment when it was stored. Segments before the point in question tell it, since
+    /// those after it may have been kept back.
+    async fn clock_behind(&self, branch: &OtherBranch) -> Result<SignedDuration, ArchiveError> {
+        let timeline = branch.timeline;
+        let end = self.wal.number_at(branch.parted_at);
+        let earlier = self.wal.numbers_from(timeline, 0).filter(|&of| of < end);
+        let mut last: Vec<u64> = earlier.rev().take(CLOCK_SEGMENTS).collect();
+        last.reverse();
+        let mut least = None;
+        for number in last {
+            let segment = self.wal.name(timeline, number)?;
+            let Some(stored) = self.stored.of_segment(segment) else {
+                continue;
+            };
+            let times = readable(SegmentTimes::read(self.repository, segment).await)?;
+            let commit = times.and_then(|times| times.last_commit(Lsn(0)));
+            let behind = commit.map(|commit| stored.duration_since(commit));
+            least = behind.into_iter().chain(least).min();
+        }
+        let behind = least.unwrap_or_default();
+        let is_of_clock = (CLOCK_TOLERANCE..=CLOCK_MAX).contains(&behind.abs());
+        Ok(if is_of_clock {
+            behind
+        } else {
+            SignedDuration::ZERO
+        })
     }
 
     fn backed_up(&self, timeline: TimelineId, from: Lsn) -> Life {

@@ -42,7 +42,9 @@ pub(super) fn decide(
             .map(|facts| decision.cluster(inventory, request, facts))
             .collect(),
     };
-    check_left(inventory, &plan)?;
+    if !request.takes_last {
+        check_left(inventory, &plan)?;
+    }
     Ok(plan)
 }
 
@@ -95,7 +97,8 @@ fn check_left(inventory: &Inventory, plan: &Plan) -> Result<(), ArchiveError> {
         let is_touched = !cluster.wal.is_empty() || inventory.labels.iter().any(loses);
         if is_touched && !inventory.labels.iter().any(is_left) {
             return Err(ArchiveError::NoBackup(format!(
-                "none of cluster {} would be left that is complete; nothing was removed",
+                "none of cluster {} would be left that is complete; nothing was removed (--force removes what --set \
+                 names)",
                 cluster.cluster
             )));
         }

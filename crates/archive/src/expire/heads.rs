@@ -2,7 +2,7 @@
 //!
 //! A restored copy that archives into the same repository must not push the backups of production
 //! out of it, and after a failover the old timeline must not keep its own for ever. Where a restore would
-//! ask which of two timelines is meant, both are alive.
+//! ask which of two timelines with WAL is meant, both are alive.
 
 use std::collections::BTreeMap;
 

@@ -12,6 +12,7 @@ use super::ExpireRequest;
 use super::facts::{ClusterFacts, Finished, Inventory, LabelFacts, LabelState, time_of};
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::branches::Branches;
+use crate::archived::stored_times::StoredTimes;
 use crate::archived::timelines::Timelines;
 use crate::backups::backup_record::{BackupRecord, of_another};
 use crate::error::ArchiveError;
@@ -84,6 +85,7 @@ async fn competing(
         timelines: &facts.timelines,
         wal: &wal,
         backups: &backups,
+        stored: &StoredTimes::of(&facts.wal),
     };
     let candidates: Vec<TimelineId> = candidates.into_iter().collect();
     let choice = branches.choose(&candidates, None).await?;

@@ -76,6 +76,7 @@ fn nothing_goes_when_the_clock_is_behind() {
         );
         let ignores = ExpireRequest {
             ignores_clock: true,
+            takes_last: false,
             ..request
         };
         assert!(decide(&life.inventory, &ignores, behind).is_ok());

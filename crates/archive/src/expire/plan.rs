@@ -236,7 +236,9 @@ impl fmt::Display for WalReason {
             WalReason::Recent => "archived after the oldest kept backup began",
             WalReason::Packed => "in a pack with WAL that is kept",
             WalReason::Uncertain => "a history is lost, so what leads where is not certain",
-            WalReason::MayBeNeeded => "may be needed by a backup that runs or cannot be read",
+            WalReason::MayBeNeeded => {
+                "may be needed by a backup that runs, cannot be read, or was given up (--unfinished-age)"
+            },
             WalReason::NotFulfilled => "the retention is not fulfilled yet",
             WalReason::NoBackup => "no complete backup leads to where the cluster is now",
             WalReason::NotNamed => "only named backups are removed",

@@ -18,7 +18,7 @@ use crate::error::ArchiveError;
 use crate::wal::expected_end::ExpectedEnd;
 
 /// Refuses to let a recovery end that has not come to where it was expected to. One that has not begun may ask for
-/// anything.
+/// anything. Whether the archive has what follows, nobody is asked here.
 pub fn refuse(data_directory: &Path, expected: ExpectedEnd) -> Result<(), ArchiveError> {
     let mut restored = restored(&data_directory.join("pg_wal"));
     // A segment of two timelines counts as the later one's.
@@ -36,12 +36,17 @@ pub fn refuse(data_directory: &Path, expected: ExpectedEnd) -> Result<(), Archiv
         }
     }
     match restored.last() {
-        Some(last) if last.end <= expected.lsn => Err(refusal(last.name, expected)),
+        Some(last) if last.end <= expected.lsn => Err(ArchiveError::EndedEarly {
+            last: last.name,
+            next: last.next,
+            expected: expected.lsn,
+        }),
         _ => Ok(()),
     }
 }
 
-fn refusal(last: SegmentName, ExpectedEnd { lsn, .. }: ExpectedEnd) -> ArchiveError {
+/// The refusal where what follows is archived, and is not what the recovery needs.
+pub fn refusal(last: SegmentName, ExpectedEnd { lsn, .. }: ExpectedEnd) -> ArchiveError {
     ArchiveError::Damaged {
         object: format!("the WAL after {last}"),
         reason: format!(
@@ -58,6 +63,7 @@ struct Restored {
     path: PathBuf,
     start: Lsn,
     end: Lsn,
+    next: SegmentName,
 }
 
 fn restored(pg_wal: &Path) -> Vec<Restored> {
@@ -72,11 +78,13 @@ fn restored(pg_wal: &Path) -> Vec<Restored> {
         File::open(&path).ok()?.read_exact(&mut page).ok()?;
         let header = SegmentHeader::read(&page).ok()?;
         let range = name.range(header.segment_size).ok()?;
+        let next = name.next(header.segment_size).ok()?;
         (range.start == header.start).then_some(Restored {
             name,
             path,
             start: range.start,
             end: range.end,
+            next,
         })
     };
     names.filter_map(segment).collect()

@@ -100,7 +100,9 @@ pub(super) fn finding(file: String, trouble: Trouble) -> Result<Finding, Archive
                 format!("the repository has different content under the name {name}"),
             ),
             ArchiveError::HistoryConflict { .. } => (FindingKind::Conflict, error.to_string()),
-            ArchiveError::Undecodable { .. } | ArchiveError::Damaged { .. } => {
+            ArchiveError::Undecodable { .. }
+            | ArchiveError::Damaged { .. }
+            | ArchiveError::DamagedThere { .. } => {
                 (FindingKind::RepositoryDamaged, error.to_string())
             }
             error => return Err(error),

@@ -1,5 +1,7 @@
 //! What a restored server calls for its WAL.
 
+use walzip_pgformat::wal_file_name::SegmentName;
+
 use crate::wal::expected_end::ExpectedEnd;
 
 /// A `restore_command`.
@@ -19,8 +21,8 @@ impl RestoreCommand {
         }
     }
 
-    /// walzip's own `archive-get` with its options, and from `%f` on the rest. Where the recovery is expected to end
-    /// is said between them.
+    /// walzip's own `archive-get` with its options, and from `%f` on the rest. Where the recovery is expected to end,
+    /// and what it must not get, is said between them.
     pub fn of_walzip(get: impl Into<String>, arguments: impl Into<String>) -> RestoreCommand {
         RestoreCommand {
             command: get.into(),
@@ -28,11 +30,21 @@ impl RestoreCommand {
         }
     }
 
-    pub(super) fn text(&self, expected_end: Option<&ExpectedEnd>) -> String {
-        match (&self.arguments, expected_end) {
-            (None, _) => self.command.clone(),
-            (Some(arguments), None) => format!("{} {arguments}", self.command),
-            (Some(arguments), Some(end)) => format!("{} {end} {arguments}", self.command),
+    pub(super) fn text(
+        &self,
+        expected_end: Option<&ExpectedEnd>,
+        own_from: Option<SegmentName>,
+    ) -> String {
+        let Some(arguments) = &self.arguments else {
+            return self.command.clone();
+        };
+        let mut text = self.command.clone();
+        if let Some(end) = expected_end {
+            text = format!("{text} {end}");
         }
+        if let Some(segment) = own_from {
+            text = format!("{text} --own-from {segment}");
+        }
+        format!("{text} {arguments}")
     }
 }

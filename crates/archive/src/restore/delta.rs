@@ -26,6 +26,7 @@ use crate::cluster::placement;
 use crate::cluster::running_server;
 use crate::error::ArchiveError;
 use crate::files::durable;
+use crate::wal::wal_end::WalEnd;
 
 /// How to restore over what is there.
 #[derive(Clone, Debug)]
@@ -48,11 +49,13 @@ pub(super) struct Found {
 }
 
 /// Looks at the directories; returns nothing where the data directory is empty or missing, so
-/// that the restore is one into an empty directory.
+/// that the restore is one into an empty directory. Where all is restored that is archived, `end` says where that
+/// ends.
 pub(super) async fn look(
     repository: &Repository,
     directories: &Directories,
     options: &DeltaOptions,
+    end: Option<&WalEnd>,
 ) -> Result<Option<Found>, ArchiveError> {
     let data = &directories.data;
     if !super::directories::has_content(data)? {
@@ -91,6 +94,9 @@ pub(super) async fn look(
         let files = unarchived::find(repository, data).await?;
         if !files.is_empty() {
             return Err(ArchiveError::WalNotArchived { files });
+        }
+        if let (Some(end), None) = (end, &marker) {
+            unarchived::refuse_ahead(data, end).await?;
         }
     }
     let found = Found {

@@ -6,8 +6,11 @@
 //! lost history, a backup that would have been passed over, a hole in the WAL, a target that is
 //! not archived.
 
+mod forks;
+
 use std::collections::BTreeSet;
 
+use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, Repository};
 
@@ -17,6 +20,7 @@ use super::target::{RecoveryTarget, TargetTimeline};
 use super::whose::Whose;
 use crate::archived::archived_wal::{ArchivedWal, Reach, Way};
 use crate::archived::branches::{Branches, Choice, readable};
+use crate::archived::stored_times::StoredTimes;
 use crate::archived::timelines::{self, Timelines};
 use crate::archived::wal_times::{last_record, read_segment};
 use crate::backups::backup_objects;
@@ -42,6 +46,8 @@ pub(super) struct Plan {
     pub(super) partials: Vec<LeftOutPartial>,
     /// Where the recovery is expected to end.
     pub(super) expected_end: Option<ExpectedEnd>,
+    /// The first segment of the timeline itself, where it is not archived yet.
+    pub(super) own_from: Option<SegmentName>,
 }
 
 /// Everything that is known of the archive, and what is asked for.
@@ -55,6 +61,7 @@ struct Planner<'a> {
     timelines: Timelines,
     wal: ArchivedWal,
     listed_wal: clock_steps::Listed,
+    stored: StoredTimes,
     partials: Partials,
     /// Partial segments included.
     with_wal: BTreeSet<TimelineId>,
@@ -82,7 +89,15 @@ async fn plan_of(whose: &Whose, options: &RestoreOptions) -> Result<Plan, Archiv
         _ => choice.timeline,
     };
     planner.check_histories(timeline)?;
-    let (end, expected_end) = planner.check_reach(&backup, timeline, found).await?;
+    let reached = planner.check_reach(&backup, timeline, found).await;
+    let (timeline, (end, expected_end)) = match reached {
+        Err(ArchiveError::BeyondArchive { target, end }) => {
+            let reached = planner.reach_on_child(&backup, timeline, &end).await?;
+            reached.ok_or(ArchiveError::BeyondArchive { target, end })?
+        }
+        reached => (timeline, reached?),
+    };
+    let own_from = planner.own_from(&backup, timeline)?;
     let partials = match planner.target() {
         RecoveryTarget::Latest => {
             let (known, goal) = (
@@ -102,6 +117,7 @@ async fn plan_of(whose: &Whose, options: &RestoreOptions) -> Result<Plan, Archiv
         superseded: choice.superseded,
         partials,
         expected_end,
+        own_from,
     })
 }
 
@@ -141,6 +157,7 @@ impl<'a> Planner<'a> {
         Ok(Planner {
             timelines,
             listed_wal: clock_steps::Listed::of(&objects),
+            stored: StoredTimes::of(&listing),
             partials: Partials::of(&listing),
             with_wal: timelines::with_wal(&listing).collect(),
             repository,
@@ -193,6 +210,13 @@ impl<'a> Planner<'a> {
         }
         let mut candidates: Vec<TimelineId> = self.wal.timelines().collect();
         candidates.extend(self.records.iter().map(|record| record.stop.timeline));
+        // What has begun and has no WAL yet matters to what is restored of all there is.
+        if matches!(
+            self.target(),
+            RecoveryTarget::Latest | RecoveryTarget::Time(_)
+        ) {
+            candidates.extend(self.timelines.known());
+        }
         candidates.sort();
         candidates.dedup();
         if let Some(BackupRecord { stop, .. }) = asked {
@@ -207,6 +231,7 @@ impl<'a> Planner<'a> {
             timelines: &self.timelines,
             wal: &self.wal,
             backups: &self.records,
+            stored: &self.stored,
         };
         let choice = branches.choose(&candidates, moment).await?;
         let Some(choice) = choice else {

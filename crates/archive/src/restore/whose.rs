@@ -11,6 +11,7 @@ use walzip_repo::{ClusterIdentity, RepoError, Repository};
 use super::RestoreOptions;
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::branches::{Branches, Life};
+use crate::archived::stored_times::StoredTimes;
 use crate::archived::timelines::Timelines;
 use crate::archived::wal_index;
 use crate::backups::backup_record::{BackupRecord, ListedBackup, of_another};
@@ -166,6 +167,7 @@ async fn last_life(
         timelines: &Timelines::default(),
         wal: &wal,
         backups,
+        stored: &StoredTimes::default(),
     };
     let backed_up = backups.iter().map(|backup| backup.stop.time).max();
     let mut last = backed_up.map_or(Life::Over, Life::Until);

@@ -10,11 +10,9 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_repo::{AsideLabel, PackName, Repository, WalEntry};
 
 use super::content::{PackedHashes, archived};
+use super::label::choose_label;
 use super::order::histories_last;
-use super::{
-    Move, choose_label, describe, of_timelines, refuse_backups, refuse_unknown_descent,
-    timelines_of,
-};
+use super::{Move, describe, of_timelines, refuse_backups, refuse_unknown_descent, timelines_of};
 use crate::archived::stored_wal::StoredWal;
 use crate::archived::timelines::Timelines;
 use crate::archived::wal_index;

@@ -285,7 +285,7 @@ async fn finds_an_object_that_lies_under_the_name_of_another_file() {
     assert_eq!(found, expected);
     // A get refuses it although its content is the same.
     let again = push_content(&repository, "00000003.history", history).await;
-    assert!(matches!(again, Err(ArchiveError::Damaged { .. })));
+    assert!(matches!(again, Err(ArchiveError::DamagedThere { .. })));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

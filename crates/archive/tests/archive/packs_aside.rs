@@ -24,12 +24,17 @@ fn second(number: u64) -> String {
 
 /// Timeline 2 leaves 1 before segment 3, and has three segments.
 async fn push_second(repository: &Repository) {
+    push_branch(repository, 0).await;
+}
+
+/// The same with other content.
+async fn push_branch(repository: &Repository, mark: u8) {
     let history = format!("1\t0/{:X}\treason\n", 3 * SEGMENT_SIZE);
     let pushed = push_content(repository, "00000002.history", history.as_bytes()).await;
     pushed.expect("pushed");
     for number in 3..6 {
         let start = number * SEGMENT_SIZE as u64;
-        let content = segment(CLUSTER, PAGE_MAGIC_15, 2, start, number as u8);
+        let content = segment(CLUSTER, PAGE_MAGIC_15, 2, start, number as u8 + mark);
         let pushed = push_content(repository, &second(number), &content).await;
         pushed.expect("pushed");
     }
@@ -61,6 +66,39 @@ async fn a_pack_moves_with_its_timeline() {
     let back = objects(&repository).await;
     assert_eq!((names(&back), back.single.len()), (names(&before), 1));
     assert!(got(&repository, &name).await.expect("got").is_some());
+}
+
+/// Two branches may have the same history, where each is of a recovery to the same point. Under one label they would be
+/// put back together.
+#[tokio::test(start_paused = true)]
+async fn each_branch_has_a_label_of_its_own_in_packs_or_not() {
+    for are_packed in [[false, false], [false, true], [true, false], [true, true]] {
+        let repository = archive(memory_store(), 1..4).await;
+        let mut labels = Vec::new();
+        for (is_packed, mark) in are_packed.into_iter().zip([0, 100]) {
+            push_branch(&repository, mark).await;
+            if is_packed {
+                pack_all(&repository).await;
+            }
+            let plan = plan_set_aside(&repository, TimelineId(2)).await;
+            let plan = plan.expect("planned");
+            set_aside(&repository, &plan).await.expect("set aside");
+            labels.push(plan.label);
+        }
+        assert_ne!(labels[0], labels[1], "{are_packed:?}");
+        for (label, mark) in labels.into_iter().zip([0, 100]) {
+            let plan = plan_put_back(&repository, label).await.expect("planned");
+            put_back(&repository, &plan).await.expect("put back");
+            let start = 4 * SEGMENT_SIZE as u64;
+            let content = segment(CLUSTER, PAGE_MAGIC_15, 2, start, 4 + mark);
+            let found = got(&repository, &second(4)).await.expect("got");
+            assert!(found == Some(content), "{are_packed:?}, {label}");
+            let plan = plan_set_aside(&repository, TimelineId(2)).await;
+            set_aside(&repository, &plan.expect("planned"))
+                .await
+                .expect("set aside");
+        }
+    }
 }
 
 /// What stays of a pack of which a part moves has objects of its own, and the pack can be put back beside them.

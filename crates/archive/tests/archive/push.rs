@@ -54,7 +54,10 @@ async fn tells_a_damaged_object_from_a_different_one() {
     let error = push_content(&repository, &name, &valid_segment(5, 1))
         .await
         .expect_err("damaged");
-    assert!(matches!(error, ArchiveError::Undecodable { .. }), "{error}");
+    assert!(
+        matches!(error, ArchiveError::DamagedThere { .. }),
+        "{error}"
+    );
 }
 
 #[tokio::test]

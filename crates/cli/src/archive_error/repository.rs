@@ -94,10 +94,7 @@ pub(super) fn kind_and_hint(error: &RepoError) -> KindAndHint {
                  keeps the WAL and tries again.",
             ),
         ),
-        RepoError::Permission { .. } => (
-            Kind::Access,
-            Some("walzip needs the rights, or the credentials, to use the repository."),
-        ),
+        RepoError::Permission { source, .. } => (Kind::Access, Some(permission(source.as_ref()))),
         RepoError::Unavailable { .. } => (Kind::Service, None),
         RepoError::Corrupt { .. } => (Kind::Damaged, None),
         RepoError::InvalidName { .. } => (Kind::ParamInvalid, None),
@@ -125,4 +122,18 @@ pub(super) fn kind_and_hint(error: &RepoError) -> KindAndHint {
         ),
         _ => (Kind::Internal, None),
     }
+}
+
+/// What to do where a store refuses.
+fn permission(source: &(dyn std::error::Error + 'static)) -> &'static str {
+    let said = std::iter::successors(Some(source), |error| error.source());
+    let said: Vec<String> = said.map(ToString::to_string).collect();
+    let says = |word: &str| said.iter().any(|text| text.contains(word));
+    if says("RequestTimeTooSkewed") {
+        return "The clock of this host is far from the store's: set it.";
+    }
+    if says("DeleteObjects") {
+        return "To remove objects, walzip needs the right to delete them (s3:DeleteObject).";
+    }
+    "walzip needs the rights, or the credentials, to use the repository."
 }

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use walzip_archive::ExpectedEnd;
 use walzip_archive::get::early_end;
 use walzip_archive::get::{FoundWal, Got};
 use walzip_archive::restore::RecoveryTarget;
+use walzip_archive::{ArchiveError, ExpectedEnd};
 use walzip_pgformat::Lsn;
-use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 
 use crate::asynchronous::{self, AsyncArgs, get::Call};
 use crate::config::Config;
@@ -81,9 +81,45 @@ struct EndArgs {
     /// The time to which it goes: a segment before the expected end is refused if it would end there
     #[arg(long, value_name = "TIME", requires = "expected_end")]
     target_time: Option<String>,
+
+    /// The first segment that the timeline has for itself to which it goes: no older timeline's is given in its
+    /// place
+    #[arg(long, value_name = "SEGMENT")]
+    own_from: Option<String>,
 }
 
 impl EndArgs {
+    /// The server asks for an older timeline's since it has not got the right one. A standby waits for that.
+    fn refuse_older(&self, asked: &Asked) -> Result<(), CommandError> {
+        let segment = |name: &str| match name.parse() {
+            Ok(WalFileName::Segment(segment)) => Some(segment),
+            _ => None,
+        };
+        let Some(own) = self.own_from.as_deref().and_then(segment) else {
+            return Ok(());
+        };
+        let is_older = segment(&asked.name).is_some_and(|asked| {
+            let place = |of: SegmentName| (of.log, of.segment);
+            place(asked) == place(own) && asked.timeline < own.timeline
+        });
+        if !is_older {
+            return Ok(());
+        }
+        let directory = asked.data_directory.as_deref();
+        let is_standby = directory.is_some_and(|of| of.join("standby.signal").exists());
+        if is_standby {
+            return Err(CommandError::silent(Kind::NotInArchive));
+        }
+        let message = format!(
+            "{} is not on the way to timeline {}, whose own segment {own} is not archived",
+            asked.name, own.timeline
+        );
+        Err(CommandError::new(Kind::WalMissing, message).hint(
+            "Copy that segment from pg_wal of the server that wrote it into pg_wal of this one, and start it again; \
+             or restore up to where the timeline began, as \"walzip restore\" has said.",
+        ))
+    }
+
     fn expected(&self) -> Result<Option<ExpectedEnd>, CommandError> {
         let target = self.target_time.as_deref().map(RecoveryTarget::time);
         let time = match target.transpose()? {
@@ -126,6 +162,7 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
         destination: args.destination,
         expected_end: args.end.expected()?,
     };
+    args.end.refuse_older(&asked)?;
     let call = call(&asked, &sources, &args.background, &config);
     if args.background.is_worker() {
         // The destination is that of a call which has ended: it may be another one's by now.
@@ -161,7 +198,7 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
             Ok(())
         }
         Got::NotFound => {
-            refuse_early_end(&asked)?;
+            refuse_early_end(&asked, &sources)?;
             tracing::info!("{} is not in the archive", asked.name);
             Err(CommandError::silent(Kind::NotInArchive))
         }
@@ -169,13 +206,20 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
 }
 
 /// A server that asks for a history that there is not may be about to open its database.
-fn refuse_early_end(asked: &Asked) -> Result<(), CommandError> {
+fn refuse_early_end(asked: &Asked, sources: &Sources) -> Result<(), CommandError> {
     let is_history = matches!(asked.name.parse(), Ok(WalFileName::History(_)));
-    match (asked.expected_end, asked.cluster_directory()) {
-        (Some(expected), Some(directory)) if is_history => {
-            Ok(early_end::refuse(directory, expected)?)
+    let (Some(expected), Some(directory), true) =
+        (asked.expected_end, asked.cluster_directory(), is_history)
+    else {
+        return Ok(());
+    };
+    match early_end::refuse(directory, expected) {
+        Err(ArchiveError::EndedEarly { last, next, .. })
+            if runtime::block_on(async { Ok(sources.have(asked, &next.to_string()).await) })? =>
+        {
+            Err(early_end::refusal(last, expected).into())
         }
-        _ => Ok(()),
+        other => Ok(other?),
     }
 }
 

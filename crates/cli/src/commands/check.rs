@@ -107,7 +107,8 @@ fn failure_of_missing(missing: &MissingWal) -> CommandError {
     let message = format!("{which} missing after backup {backup}: no restore gets past that");
     CommandError::new(Kind::Problems, message).hint(format_args!(
         "Where this server's pg_wal has what is missing, or that of one that was primary before, push it: walzip \
-         archive-push PGDATA/pg_wal/{first}. Otherwise take a backup: walzip backup. If check says \
+         archive-push PGDATA/pg_wal/{first}. Where another repository of the configuration file has it: walzip sync. \
+         Otherwise take a backup: walzip backup. If check says \
          the same after that, another server has archived ahead of this one: \"walzip timeline set-aside\" with \
          --from puts its WAL away"
     ))

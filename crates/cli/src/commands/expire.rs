@@ -3,12 +3,15 @@
 use std::fmt;
 use std::io::Write;
 use std::num::NonZeroU32;
+use std::path::Path;
 
 use jiff::SignedDuration;
+use walzip_archive::ArchiveError;
 use walzip_archive::expire::{
     BackupState, ClusterPlan, CompetingTimeline, ExpireRequest, Plan, Retention, expire,
     plan_expire,
 };
+use walzip_archive::push::check_own;
 use walzip_repo::{BackupLabel, Location};
 
 use crate::config::Config;
@@ -70,6 +73,11 @@ pub struct ExpireArgs {
     #[arg(conflicts_with = "aside")]
     set: Vec<String>,
 
+    /// With --set, remove it even if no complete backup is left: where all that are left are another
+    /// server's
+    #[arg(long, requires = "set")]
+    force: bool,
+
     /// An unfinished backup that has not changed for so long was given up
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
     unfinished_age: SignedDuration,
@@ -112,7 +120,7 @@ pub fn run(args: ExpireArgs) -> Result<(), CommandError> {
             .hint("Say which one is meant, --repo N, or set the retention of each in the file."));
     }
     let plans = each(&places, |place| {
-        let plan = expire_one(&args, place)?;
+        let plan = expire_one(&args, place, config.pgdata.as_deref())?;
         plan.clusters.iter().for_each(warn_of_competing);
         if !args.json {
             let is_done = args.confirm;
@@ -132,19 +140,44 @@ pub fn run(args: ExpireArgs) -> Result<(), CommandError> {
     plans.finish().map(|_| ())
 }
 
-fn expire_one(args: &ExpireArgs, place: &Place) -> Result<Plan, CommandError> {
+fn expire_one(
+    args: &ExpireArgs,
+    place: &Place,
+    data_directory: Option<&Path>,
+) -> Result<Plan, CommandError> {
     let request = request(args, &place.config)?;
     if args.confirm {
         running_as_root::refuse_foreign_repository(place)?;
     }
     runtime::block_on(async {
         let repository = repo_args::open(place).await?;
+        if let Some(data_directory) = data_directory.filter(|_| args.set.is_empty()) {
+            let checked = check_own(&repository, data_directory).await;
+            checked.map_err(refused_server)?;
+        }
         let plan = plan_expire(&repository, &request).await?;
         match args.confirm {
             true => Ok(expire(&repository, &request, &plan).await?),
             false => Ok(plan),
         }
     })
+}
+
+/// The backups that a retention would keep may be the other server's.
+fn refused_server(error: ArchiveError) -> CommandError {
+    match error {
+        ArchiveError::Duplicate { .. } | ArchiveError::NotContinued { .. } => {
+            let message = format!(
+                "nothing is expired as long as this server's own WAL is refused, since the backups that are kept may be \
+                 another server's: {error}"
+            );
+            CommandError::new(Kind::ArchiveDuplicate, message).hint(
+                "Put away what the other server has archived (walzip timeline set-aside N --from SEGMENT), or expire \
+                 where the other one runs, if that is production. A backup of the wrong one: walzip expire --set LABEL.",
+            )
+        }
+        other => other.into(),
+    }
 }
 
 fn request(args: &ExpireArgs, config: &Config) -> Result<ExpireRequest, CommandError> {
@@ -177,6 +210,7 @@ fn request(args: &ExpireArgs, config: &Config) -> Result<ExpireRequest, CommandE
         unfinished_age: args.unfinished_age,
         aside: args.aside,
         ignores_clock: args.ignore_clock,
+        takes_last: args.force,
     })
 }
 

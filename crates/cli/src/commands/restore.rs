@@ -239,7 +239,7 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
     if standby {
         return Ok(());
     }
-    report_reset(&options.recovery.target).map_err(CommandError::stdout)
+    report_reset(&options.recovery.target, options.recovery.action).map_err(CommandError::stdout)
 }
 
 /// A recovery never asks for a partial segment: who wants what is in it puts it into pg_wal.
@@ -288,12 +288,19 @@ fn report_start(standby: bool, archives: bool) -> std::io::Result<()> {
 
 /// Which settings of the recovery are to go when it is over. As long as they are there, nothing of the server
 /// itself needs them, but a standby that is made from it goes by them.
-fn report_reset(target: &RecoveryTarget) -> std::io::Result<()> {
-    let timeline = "recovery_target_timeline";
-    let names = target.setting().into_iter().chain([timeline]);
+fn report_reset(target: &RecoveryTarget, action: TargetAction) -> std::io::Result<()> {
+    let others = ["recovery_target_timeline", "restore_command"];
+    let names = target.setting().into_iter().chain(others);
     let reset: Vec<String> = names
         .map(|name| format!("ALTER SYSTEM RESET {name};"))
         .collect();
+    if action == TargetAction::Shutdown {
+        writeln!(
+            std::io::stdout(),
+            "at the target it shuts down, and again at each start: to open it there, set recovery_target_action = \
+             'promote' in postgresql.auto.conf and start it once more"
+        )?;
+    }
     writeln!(
         std::io::stdout(),
         "once it is promoted, in psql: {} SELECT pg_reload_conf(); a standby that is made from it would end \

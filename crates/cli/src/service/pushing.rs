@@ -44,8 +44,8 @@ pub(super) async fn push_for_ever(pushing: &Pushing<'_>, stop: Stop) {
             Ok(Some(Ended::OtherSettings)) => {
                 tracing::warn!(
                     "archive_command has other settings or repositories than this service had, and \
-                     archives by itself for now: unless a repository was made anew, give both the same \
-                     flags, configuration file and variables"
+                     archives by itself for now: unless a repository was made anew, or a file of keys or credentials \
+                     has changed meanwhile, give both the same flags, configuration file and variables"
                 );
                 PAUSE_MAX
             }

@@ -53,11 +53,13 @@ impl Hashed {
 }
 
 impl Prior {
-    /// The newest backup of the cluster that a new one of a type can be compared with. Where there
-    /// is none, that is said, and the new backup is a full one.
+    /// The newest backup of the cluster that a new one of a type can be compared with, on the server's own history:
+    /// one of another branch may have to go with that. Where there is none, that is said, and the new backup is a
+    /// full one.
     pub(crate) async fn choose(
         repository: &Repository,
         wanted: BackupType,
+        is_own: impl Fn(&BackupRecord) -> bool,
     ) -> Result<Option<Prior>, ArchiveError> {
         if wanted == BackupType::Full {
             return Ok(None);
@@ -66,6 +68,16 @@ impl Prior {
         listed.retain(|backup| {
             let cluster = backup.cluster();
             cluster.is_none() || cluster == Some(repository.cluster())
+        });
+        listed.retain(|backup| match &backup.read {
+            Ok(record) if !is_own(record) => {
+                tracing::info!(
+                    "backup {} is of another branch than the server",
+                    backup.label
+                );
+                false
+            }
+            _ => true,
         });
         let is_full = |backup: &ListedBackup| backup.label.backup_type() == BackupType::Full;
         if let Some(newest) = listed.last()

@@ -7,16 +7,18 @@ use std::path::{Path, PathBuf};
 
 use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
-use walzip_pgformat::{Input, PAGE_SIZE, ReadAt, rmgr_id};
+use walzip_pgformat::{Input, Lsn, PAGE_SIZE, ReadAt, rmgr_id};
 use walzip_repo::{ClusterIdentity, Repository};
 
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::stable_file::StableFile;
 use crate::archived::stored_wal::StoredWal;
+use crate::cluster;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::files::regular_file;
 use crate::wal::content;
+use crate::wal::wal_end::WalEnd;
 
 /// A WAL file in `pg_wal`, and what the server noted of its archiving.
 #[derive(Clone, Debug)]
@@ -37,12 +39,14 @@ pub(super) async fn find(
     let files = off_the_runtime(move || files_of(&directory)).await?;
     let listing = repository.list_wal().await?;
     let archived: HashSet<&str> = listing.iter().map(|entry| entry.name.as_str()).collect();
+    let aside = aside(repository).await?;
     let mut found = Vec::new();
     for file in files {
         let name = file.name.to_string();
         let is_missed = match archived.contains(name.as_str()) {
             true => file.is_ready && !is_same(repository, &name, &file.path).await?,
             false if file.is_ready => true,
+            false if aside.contains(&name) => false,
             false => {
                 let (cluster, listing) = (repository.cluster(), listing.clone());
                 let file = file.clone();
@@ -56,7 +60,49 @@ pub(super) async fn find(
     Ok(found)
 }
 
-/// The WAL files in `pg_wal` that the server has not noted as archived, by their names.
+/// The names of all that is set aside: it is of no use to this cluster, and not lost.
+async fn aside(repository: &Repository) -> Result<HashSet<String>, ArchiveError> {
+    let mut names = HashSet::new();
+    for label in repository.list_aside_labels().await? {
+        let entries = repository.list_aside_objects(label).await?.entries();
+        names.extend(entries.into_iter().map(|entry| entry.name));
+    }
+    Ok(names)
+}
+
+/// Refuses a data directory that has come further than the archived WAL leads, where the WAL between them is not in
+/// `pg_wal` either: it was written while nobody archived. A server that was shut down has come to its last checkpoint.
+pub(super) async fn refuse_ahead(data: &Path, end: &WalEnd) -> Result<(), ArchiveError> {
+    let control_file = cluster::read_control_file(data).await?;
+    let at = control_file.checkpoint.max(control_file.min_recovery);
+    let size = control_file.segment_size_bytes;
+    let number_of = |position: Lsn| position.0 / u64::from(size);
+    let last = number_of(end.last_record);
+    let directory = data.join("pg_wal");
+    let files = off_the_runtime(move || files_of(&directory)).await?;
+    let there: BTreeSet<u64> = files
+        .iter()
+        .filter_map(|file| match file.name {
+            WalFileName::Segment(name) => name.number(size).ok(),
+            _ => None,
+        })
+        .collect();
+    let is_nowhere = |number: u64| number > last && !there.contains(&number);
+    // Between the two there may be any number of segments; that in which it has come to an end is not the last.
+    match at > end.last_record
+        && (is_nowhere(number_of(at)) || is_nowhere(last + 1) && number_of(at) > last)
+    {
+        true => Err(ArchiveError::DirectoryAhead {
+            path: data.to_owned(),
+            at,
+            end: Box::new(end.clone()),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// The WAL files in `pg_wal`, by their names. What the server has noted as archived (`.done`) may have been so
+/// elsewhere: a standby notes everything that it receives, and an archive may have lost it since.
 fn files_of(directory: &Path) -> Result<Vec<WalFile>, ArchiveError> {
     let names = names_in(directory)?;
     let statuses = names_in(&directory.join("archive_status"))?;
@@ -64,7 +110,7 @@ fn files_of(directory: &Path) -> Result<Vec<WalFile>, ArchiveError> {
     let named = names.iter().filter_map(|name| {
         let parsed: WalFileName = name.parse().ok()?;
         let path = directory.join(name);
-        (path.is_file() && !has(name, "done")).then(|| WalFile {
+        path.is_file().then(|| WalFile {
             name: parsed,
             path,
             is_ready: has(name, "ready"),
@@ -97,9 +143,9 @@ async fn is_same(repository: &Repository, name: &str, path: &Path) -> Result<boo
     }
 }
 
-/// Whether a file that the server has not noted at all is WAL that the archive lacks: behind
-/// what is archived of its timeline, and with something in it. Servers without `archive_mode`
-/// note nothing, and no server notes the segment that it writes.
+/// Whether a file that does not wait to be archived is WAL that the archive lacks: after the first segment that is
+/// archived of its timeline, and with something in it. Servers without `archive_mode` note nothing, and no server
+/// notes the segment that it writes.
 fn is_worth_keeping(
     file: &WalFile,
     cluster: ClusterIdentity,
@@ -111,9 +157,15 @@ fn is_worth_keeping(
                 return Ok(false);
             };
             let archived = ArchivedWal::of(listing, segment.header.segment_size);
-            let first = archived.numbers_from(name.timeline, 0).next();
             let number = name.number(segment.header.segment_size)?;
-            // What is older than the archive was never meant to be in it.
+            // What is older than the archive was never meant to be in it, or has expired: before the newest segments
+            // that follow one another, a pinned backup may have some of its own.
+            let numbers: Vec<u64> = archived.numbers_from(name.timeline, 0).collect();
+            let pairs = numbers.windows(2).rev();
+            let mut breaks = pairs
+                .filter(|pair| pair[0] + 1 != pair[1])
+                .map(|pair| pair[1]);
+            let first = breaks.next().or(numbers.first().copied());
             Ok(first.is_none_or(|first| number > first) && segment.has_changes()?)
         }
         WalFileName::History(_) => Ok(true),

@@ -5,6 +5,7 @@
 
 mod advice;
 mod after_promotion;
+mod ahead_of_archive;
 mod asynchronous;
 mod bench_archives;
 mod branches;
@@ -17,6 +18,7 @@ mod encrypted;
 mod experiments;
 mod expire;
 mod faults;
+mod forks;
 mod identity;
 mod incremental;
 mod kills;

@@ -67,6 +67,13 @@ fn a_copy_that_has_archived_first_is_found_and_put_away() {
     }
     let info = succeed(&mut primary.walzip(&["info"]));
     assert_eq!(info.matches("unfinished:").count(), 1, "{info}");
+    // Nobody but the copy has made a backup lately.
+    let file = site.path("expire.toml");
+    fs::write(&file, format!("pgdata = {:?}\n", primary.data())).expect("written");
+    let mut expire = site.walzip(&["expire", "--retention-full", "1", "--config"]);
+    let output = expire.arg(&file).output().expect("walzip runs");
+    assert_eq!(output.status.code(), Some(45), "{}", said(&output));
+    assert!(said(&output).contains("nothing is expired as long as"));
 
     copy.stop();
     let set_aside = ["timeline", "set-aside", "1", "--from", first.as_str()];
@@ -93,6 +100,21 @@ fn a_copy_that_has_archived_first_is_found_and_put_away() {
     let refused = site.walzip(&set_aside).output().expect("walzip runs");
     assert_eq!(refused.status.code(), Some(31), "{}", said(&refused));
     assert!(said(&refused).contains("need the WAL of timeline 1 from"));
+}
+
+/// All that is left may be the copy's, whose WAL cannot be set aside as long as its backup is there.
+#[test]
+fn the_last_backup_goes_only_by_force() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    let info = succeed(&mut primary.walzip(&["info", "--json"]));
+    let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
+    let label = info["backups"][0]["label"].as_str().expect("a backup");
+    let expire = ["expire", "--set", label, "--confirm"];
+    let refused = site.walzip(&expire).output().expect("walzip runs");
+    assert_eq!(refused.status.code(), Some(75), "{}", said(&refused));
+    assert!(said(&refused).contains("--force"), "{}", said(&refused));
+    succeed(site.walzip(&expire).arg("--force"));
 }
 
 /// Nothing of the copy's has the names of what the primary has archived.
