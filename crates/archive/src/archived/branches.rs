@@ -30,9 +30,9 @@ pub(crate) const BEGINNING_SEGMENTS: usize = 2;
 /// How many segments are asked how far a server's clock is from the store's.
 const CLOCK_SEGMENTS: usize = 3;
 /// A clock that is nearer to the store's is as good as it: a segment is stored a while after its last commit.
-const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
-/// A history is stored as soon as the timeline is born.
-const STORED_WITHIN: SignedDuration = SignedDuration::from_mins(10);
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(15);
+/// A history is stored as soon as the timeline is born, whatever the clock of its server said.
+const STORED_WITHIN: SignedDuration = SignedDuration::from_hours(2);
 /// No clock is farther from the store's. WAL of which it seems so was brought there later, by a copy of the
 /// repository.
 const CLOCK_MAX: SignedDuration = SignedDuration::from_hours(26);
@@ -261,20 +261,26 @@ impl<B: BranchBackup> Branches<'_, B> {
         let Some(begun) = self.stored.first_of(other) else {
             return Ok(false);
         };
-        let is_older = |segment| self.stored.of_segment(segment).is_none_or(|of| of <= begun);
+        let is_older = |segment| self.stored.latest_of(segment).is_none_or(|of| of <= begun);
         // Where the first file was stored long after the birth, its time says nothing of that: the repository is a copy.
         if begun.duration_since(born) > STORED_WITHIN || written.is_none_or(is_older) {
             return Ok(false);
         }
         let is_after = |behind| last.saturating_add(behind).is_ok_and(|last| last > begun);
         Ok(is_after(SignedDuration::ZERO)
-            || is_after(CLOCK_MAX) && is_after(self.clock_behind(branch).await?))
+            || is_after(CLOCK_MAX) && is_after(self.clock_behind(branch, begun).await?))
     }
 
     /// How far the clock of a timeline's server is behind the store's: no farther than the time from the last
     /// commit in a segment to the moment when it was stored. Segments before the point in question tell it, since
     /// those after it may have been kept back.
-    async fn clock_behind(&self, branch: &OtherBranch) -> Result<SignedDuration, ArchiveError> {
+    /// Where they were stored after the other timeline had `begun`, they say nothing: a copy of a repository has its
+    /// histories first.
+    async fn clock_behind(
+        &self,
+        branch: &OtherBranch,
+        begun: Timestamp,
+    ) -> Result<SignedDuration, ArchiveError> {
         let timeline = branch.timeline;
         let end = self.wal.number_at(branch.parted_at);
         let earlier = self.wal.numbers_from(timeline, 0).filter(|&of| of < end);
@@ -283,7 +289,8 @@ impl<B: BranchBackup> Branches<'_, B> {
         let mut least = None;
         for number in last {
             let segment = self.wal.name(timeline, number)?;
-            let Some(stored) = self.stored.of_segment(segment) else {
+            let stored = self.stored.of_segment(segment);
+            let Some(stored) = stored.filter(|stored| *stored <= begun) else {
                 continue;
             };
             let times = readable(SegmentTimes::read(self.repository, segment).await)?;

@@ -10,12 +10,13 @@ use walzip_repo::WalEntry;
 /// When the segments of a cluster were stored, and the first file of each timeline.
 #[derive(Debug, Default)]
 pub(crate) struct StoredTimes {
-    segments: BTreeMap<SegmentName, Timestamp>,
+    /// When each was stored, and whether it was not before.
+    segments: BTreeMap<SegmentName, (Timestamp, bool)>,
     first: BTreeMap<TimelineId, Timestamp>,
 }
 
 impl StoredTimes {
-    /// Of a listing. A segment in a pack counts as stored with the newest one of its pack.
+    /// Of a listing. Of a segment in a pack only the time is known at which the newest one in its pack was stored.
     pub(crate) fn of(entries: &[WalEntry]) -> StoredTimes {
         let mut stored = StoredTimes::default();
         for entry in entries {
@@ -24,7 +25,9 @@ impl StoredTimes {
             };
             let timeline = match entry.name.parse() {
                 Ok(WalFileName::Segment(segment)) => {
-                    stored.segments.insert(segment, time);
+                    stored
+                        .segments
+                        .insert(segment, (time, entry.packed.is_none()));
                     segment.timeline
                 }
                 Ok(WalFileName::History(timeline)) => timeline,
@@ -41,8 +44,17 @@ impl StoredTimes {
         self.first.get(&timeline).copied()
     }
 
-    /// When a segment was stored.
+    /// When a segment was stored at the latest.
+    pub(crate) fn latest_of(&self, segment: SegmentName) -> Option<Timestamp> {
+        self.segments.get(&segment).map(|(time, _)| *time)
+    }
+
+    /// When a segment was stored, if that is known.
     pub(crate) fn of_segment(&self, segment: SegmentName) -> Option<Timestamp> {
-        self.segments.get(&segment).copied()
+        let known = self
+            .segments
+            .get(&segment)
+            .filter(|(_, is_known)| *is_known);
+        known.map(|(time, _)| *time)
     }
 }

@@ -89,8 +89,9 @@ struct EndArgs {
 }
 
 impl EndArgs {
-    /// The server asks for an older timeline's since it has not got the right one. A standby waits for that.
-    fn refuse_older(&self, asked: &Asked) -> Result<(), CommandError> {
+    /// The server asks for an older timeline's since it has not got the right one. A standby waits for that. Where the
+    /// archive does not have the older one either, there is nothing to refuse.
+    fn refuse_older(&self, asked: &Asked, sources: &Sources) -> Result<(), CommandError> {
         let segment = |name: &str| match name.parse() {
             Ok(WalFileName::Segment(segment)) => Some(segment),
             _ => None,
@@ -109,6 +110,9 @@ impl EndArgs {
         let is_standby = directory.is_some_and(|of| of.join("standby.signal").exists());
         if is_standby {
             return Err(CommandError::silent(Kind::NotInArchive));
+        }
+        if !runtime::block_on(async { Ok(sources.have(asked, &asked.name).await) })? {
+            return Ok(());
         }
         let message = format!(
             "{} is not on the way to timeline {}, whose own segment {own} is not archived",
@@ -162,7 +166,7 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
         destination: args.destination,
         expected_end: args.end.expected()?,
     };
-    args.end.refuse_older(&asked)?;
+    args.end.refuse_older(&asked, &sources)?;
     let call = call(&asked, &sources, &args.background, &config);
     if args.background.is_worker() {
         // The destination is that of a call which has ended: it may be another one's by now.

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
-use walzip_pgformat::{Input, Lsn, PAGE_SIZE, ReadAt, rmgr_id};
+use walzip_pgformat::{Input, Lsn, PAGE_SIZE, ReadAt, TimelineId, rmgr_id};
 use walzip_repo::{ClusterIdentity, Repository};
 
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::stable_file::StableFile;
 use crate::archived::stored_wal::StoredWal;
+use crate::archived::timelines::Timelines;
 use crate::cluster;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
@@ -40,6 +41,7 @@ pub(super) async fn find(
     let listing = repository.list_wal().await?;
     let archived: HashSet<&str> = listing.iter().map(|entry| entry.name.as_str()).collect();
     let aside = aside(repository).await?;
+    let forks = forks(&Timelines::read(repository, &listing).await);
     let mut found = Vec::new();
     for file in files {
         let name = file.name.to_string();
@@ -49,8 +51,8 @@ pub(super) async fn find(
             false if aside.contains(&name) => false,
             false => {
                 let (cluster, listing) = (repository.cluster(), listing.clone());
-                let file = file.clone();
-                off_the_runtime(move || is_worth_keeping(&file, cluster, &listing)).await?
+                let (file, forks) = (file.clone(), forks.clone());
+                off_the_runtime(move || is_worth_keeping(&file, cluster, &listing, &forks)).await?
             }
         };
         if is_missed {
@@ -58,6 +60,26 @@ pub(super) async fn find(
         }
     }
     Ok(found)
+}
+
+/// Where a timeline left another one.
+#[derive(Clone, Copy, Debug)]
+struct Fork {
+    parent: TimelineId,
+    child: TimelineId,
+    switch: Lsn,
+}
+
+fn forks(timelines: &Timelines) -> Vec<Fork> {
+    let fork = |child| {
+        let (parent, switch) = timelines.beginning(child)?;
+        Some(Fork {
+            parent,
+            child,
+            switch,
+        })
+    };
+    timelines.known().filter_map(fork).collect()
 }
 
 /// The names of all that is set aside: it is of no use to this cluster, and not lost.
@@ -76,8 +98,14 @@ pub(super) async fn refuse_ahead(data: &Path, end: &WalEnd) -> Result<(), Archiv
     let control_file = cluster::read_control_file(data).await?;
     let at = control_file.checkpoint.max(control_file.min_recovery);
     let size = control_file.segment_size_bytes;
-    let number_of = |position: Lsn| position.0 / u64::from(size);
-    let last = number_of(end.last_record);
+    // A standby has come to the end of a record, and where that is the end of a segment, no byte of the next.
+    let number_of = |position: Lsn| position.0.saturating_sub(1) / u64::from(size);
+    let archived = end
+        .segment
+        .as_ref()
+        .and_then(|name| name.parse::<SegmentName>().ok());
+    let last = archived.and_then(|segment| segment.number(size).ok());
+    let last = last.unwrap_or(number_of(end.last_record));
     let directory = data.join("pg_wal");
     let files = off_the_runtime(move || files_of(&directory)).await?;
     let there: BTreeSet<u64> = files
@@ -87,11 +115,10 @@ pub(super) async fn refuse_ahead(data: &Path, end: &WalEnd) -> Result<(), Archiv
             _ => None,
         })
         .collect();
-    let is_nowhere = |number: u64| number > last && !there.contains(&number);
-    // Between the two there may be any number of segments; that in which it has come to an end is not the last.
-    match at > end.last_record
-        && (is_nowhere(number_of(at)) || is_nowhere(last + 1) && number_of(at) > last)
-    {
+    // Between the two there may be any number of segments: the first and the last tell.
+    let until = number_of(at);
+    let is_nowhere = |number: u64| !there.contains(&number);
+    match until > last && (is_nowhere(last + 1) || is_nowhere(until)) {
         true => Err(ArchiveError::DirectoryAhead {
             path: data.to_owned(),
             at,
@@ -150,6 +177,7 @@ fn is_worth_keeping(
     file: &WalFile,
     cluster: ClusterIdentity,
     listing: &[walzip_repo::WalEntry],
+    forks: &[Fork],
 ) -> Result<bool, ArchiveError> {
     match file.name {
         WalFileName::Segment(name) => {
@@ -166,7 +194,14 @@ fn is_worth_keeping(
                 .filter(|pair| pair[0] + 1 != pair[1])
                 .map(|pair| pair[1]);
             let first = breaks.next().or(numbers.first().copied());
-            Ok(first.is_none_or(|first| number > first) && segment.has_changes()?)
+            // A timeline that left this one in it has a copy of what comes before.
+            let copied = forks.iter().filter(|fork| {
+                fork.parent == name.timeline
+                    && archived.number_at(fork.switch) == number
+                    && archived.numbers_from(fork.child, number).next() == Some(number)
+            });
+            let from = copied.map(|fork| fork.switch).max().unwrap_or_default();
+            Ok(first.is_none_or(|first| number > first) && segment.has_changes(from)?)
         }
         WalFileName::History(_) => Ok(true),
         // A copy of it begins the next timeline; and where a backup began says nothing of data.
@@ -207,18 +242,21 @@ impl LocalSegment {
         }))
     }
 
-    /// Whether it has more than checkpoints and what standbys need, as the segment has in which a
-    /// server was shut down.
-    fn has_changes(&self) -> Result<bool, ArchiveError> {
+    /// Whether it has more than checkpoints and what standbys need from a position on, as the segment has in which a
+    /// server was shut down. A server replays no more than what follows without a gap: after that there may be remains
+    /// of another segment.
+    fn has_changes(&self, from: Lsn) -> Result<bool, ArchiveError> {
         let mut reader = SegmentReader::of_part(Input::Reader(self), self.header);
         let mut layout = RecordLayout::default();
         while let Some(event) = reader.next_event(&mut layout) {
             let is_change = match event {
-                Event::Record { .. } => {
-                    !matches!(layout.header.rmid, rmgr_id::XLOG | rmgr_id::STANDBY)
+                Event::Record { lsn } => {
+                    lsn >= from && !matches!(layout.header.rmid, rmgr_id::XLOG | rmgr_id::STANDBY)
                 }
-                Event::Lead { .. } | Event::Tail { .. } => true,
-                Event::RunStart { .. } | Event::RunEnd { .. } | Event::Other { .. } => false,
+                Event::Lead { .. } => from == Lsn::default(),
+                Event::Tail { lsn } => lsn >= from,
+                Event::RunEnd { .. } => break,
+                Event::RunStart { .. } | Event::Other { .. } => false,
             };
             if is_change {
                 return Ok(true);

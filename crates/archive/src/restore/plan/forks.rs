@@ -25,11 +25,20 @@ impl Planner<'_> {
         let Some((own, left, switch)) = way.own_from(next)? else {
             return Ok(None);
         };
+        let parents = self.wal.missing(&[SegmentName {
+            timeline: left,
+            ..own
+        }])?;
+        let to_the_point = match parents.is_empty() {
+            true => format!(
+                " To restore up to that point: --target-timeline {left} --target-lsn {switch} --target-exclusive"
+            ),
+            false => String::new(),
+        };
         tracing::warn!(
-            "timeline {} left timeline {left} at {switch}, and has not archived its segment {own} yet: a recovery ends \
-             there, and a standby waits. To go on, copy {own} from pg_wal of the server that wrote it into pg_wal of the \
-             restored cluster before its start. To restore up to that point: --target-timeline {left} --target-lsn \
-             {switch} --target-exclusive",
+            "timeline {} left timeline {left} at {switch}, and has not archived its segment {own} yet: a recovery goes \
+             no further than the segment before, and a standby waits. To go on, copy {own} from pg_wal of the server that \
+             wrote it into pg_wal of the restored cluster before its start.{to_the_point}",
             own.timeline
         );
         Ok(Some(own))
@@ -49,14 +58,15 @@ impl Planner<'_> {
             return Ok(None);
         }
         let stop = backup.stop;
-        let beginnings = self.timelines.known().filter_map(|child| {
-            let (parent, switch) = self.timelines.beginning(child)?;
-            let is_child =
-                parent == timeline && self.timelines.passes(child, stop.timeline, stop.lsn);
+        let descendants = self.timelines.known().filter_map(|child| {
+            let (last_common, left) = self.timelines.common(timeline, child)?;
+            let is_descendant = child != timeline
+                && last_common == timeline
+                && self.timelines.passes(child, stop.timeline, stop.lsn);
             // One that left earlier lacks what the parent has.
-            (is_child && switch > parents_end.last_record).then_some((switch, child))
+            (is_descendant && left > parents_end.last_record).then_some((left, child))
         });
-        let Some((_, child)) = beginnings.max() else {
+        let Some((_, child)) = descendants.max() else {
             return Ok(None);
         };
         self.check_histories(child)?;
