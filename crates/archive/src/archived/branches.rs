@@ -157,7 +157,11 @@ impl<B: BranchBackup> Branches<'_, B> {
 
     /// The newest timeline, if only its history is archived: it has begun, and its first segment is not full yet. A
     /// server takes no number that is not above all that it finds, so one below others was given up.
-    fn begun(&self, candidates: &[TimelineId], moment: Option<Timestamp>) -> Option<TimelineId> {
+    pub(crate) fn begun(
+        &self,
+        candidates: &[TimelineId],
+        moment: Option<Timestamp>,
+    ) -> Option<TimelineId> {
         let newest = candidates.iter().copied().max()?;
         let stored = self.stored.first_of(newest)?;
         let is_begun = !self.has_content(newest) && self.timelines.history(newest).is_some();

@@ -234,10 +234,21 @@ impl<'a> Planner<'a> {
             stored: &self.stored,
         };
         let choice = branches.choose(&candidates, moment).await?;
-        let Some(choice) = choice else {
+        let Some(mut choice) = choice else {
             let reason = "no timeline of the archive existed at the target".to_owned();
             return Err(ArchiveError::NoBackup(reason));
         };
+        let is_place = matches!(
+            self.target(),
+            RecoveryTarget::Lsn(_) | RecoveryTarget::Name(_) | RecoveryTarget::Xid(_)
+        );
+        if is_place && asked.is_none() {
+            candidates.extend(self.timelines.known());
+            let begun = branches.begun(&candidates, None);
+            choice
+                .competing
+                .extend(begun.and_then(|begun| self.beside(&choice, begun)));
+        }
         let apart_at = choice.competing.iter().map(|other| other.parted_at).min();
         match (apart_at, self.target()) {
             (None, _) => Ok(choice),

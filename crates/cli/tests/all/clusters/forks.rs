@@ -115,7 +115,9 @@ fn a_timeline_of_which_only_the_history_is_archived_is_not_passed_over() {
     let Some(site) = Site::new(MAJOR) else { return };
     let primary = primary(&site);
     let before = write(&primary, "1-common");
+    primary.sql("SELECT pg_create_restore_point('common')");
     write(&primary, "2-undone");
+    primary.sql("SELECT pg_create_restore_point('undone')");
     primary.archive_everything();
     primary.stop();
     let in_place = ["--archive-mode", "preserve", "--target-time", &before];
@@ -128,8 +130,14 @@ fn a_timeline_of_which_only_the_history_is_archived_is_not_passed_over() {
     successor.crash();
     assert_eq!(objects(&site, "0000000200000000"), Vec::<PathBuf>::new());
 
-    let output = restore(&site, "refused", &[]);
-    assert_eq!(output.status.code(), Some(110), "{}", said(&output));
+    for target in [&[][..], &["--target-name", "undone"]] {
+        let output = restore(&site, "refused", target);
+        assert_eq!(output.status.code(), Some(110), "{}", said(&output));
+    }
+    assert_eq!(
+        restored_rows(&site, &["--target-name", "common"]),
+        "1-common"
+    );
     let output = restore(&site, "restored", &["--target-timeline", "2"]);
     let told = said(&output);
     assert!(output.status.success(), "{told}");
