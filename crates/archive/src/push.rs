@@ -363,7 +363,10 @@ pub async fn check_own(repository: &Repository, data_directory: &Path) -> Result
     let Ok(part) = owned else {
         return Ok(());
     };
-    let checked = match StoredWal::get(&part, &first).await? {
+    let Ok(stored) = StoredWal::get(&part, &first).await else {
+        return Ok(());
+    };
+    let checked = match stored {
         Some(stored) => match file.file.is_in(&first, stored).await {
             Ok(false) => Err(ArchiveError::Duplicate { name: first }),
             other => other.map(|_| ()),

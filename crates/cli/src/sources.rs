@@ -83,17 +83,17 @@ impl Sources {
 
 impl Sources {
     /// Whether one of them has another file for the same cluster.
-    pub async fn have(&self, asked: &Asked, name: &str) -> bool {
+    pub async fn have(&self, asked: &Asked, name: &str) -> Result<bool, CommandError> {
         let other = Asked {
             name: name.to_owned(),
             ..asked.clone()
         };
         for place in &self.0 {
-            if let Ok(Some(_)) = find_in(place, &other, &mut None).await {
-                return true;
+            if find_in(place, &other, &mut None).await?.is_some() {
+                return Ok(true);
             }
         }
-        false
+        Ok(false)
     }
 }
 

@@ -8,7 +8,7 @@
 //! is not ours to guess.
 //!
 //! The clocks of two servers may be hours apart, so the store's clock, which is one, has a say too: a timeline
-//! was alive as well if its last commit is later than the first file of the other one was stored.
+//! was alive as well if its last commit is later than the moment at which the first file of the other one was stored.
 
 use jiff::{SignedDuration, Timestamp};
 use walzip_pgformat::wal_file_name::SegmentName;
@@ -277,8 +277,7 @@ impl<B: BranchBackup> Branches<'_, B> {
 
     /// How far the clock of a timeline's server is behind the store's: no farther than the time from the last
     /// commit in a segment to the moment when it was stored. Segments before the point in question tell it, since
-    /// those after it may have been kept back.
-    /// Where they were stored after the other timeline had `begun`, they say nothing: a copy of a repository has its
+    /// those after it may have been kept back. Where they were stored after the other timeline had `begun`, they say nothing: a copy of a repository has its
     /// histories first.
     async fn clock_behind(
         &self,

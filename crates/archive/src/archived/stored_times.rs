@@ -10,7 +10,7 @@ use walzip_repo::WalEntry;
 /// When the segments of a cluster were stored, and the first file of each timeline.
 #[derive(Debug, Default)]
 pub(crate) struct StoredTimes {
-    /// When each was stored, and whether it was not before.
+    /// When each was stored; false where that may have been earlier, of one in a pack.
     segments: BTreeMap<SegmentName, (Timestamp, bool)>,
     first: BTreeMap<TimelineId, Timestamp>,
 }

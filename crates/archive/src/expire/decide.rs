@@ -43,7 +43,7 @@ pub(super) fn decide(
             .collect(),
     };
     if !request.takes_last {
-        check_left(inventory, &plan)?;
+        check_left(inventory, &plan, !request.set.is_empty())?;
     }
     Ok(plan)
 }
@@ -72,7 +72,7 @@ fn check_clock(inventory: &Inventory, now: Timestamp) -> Result<(), ArchiveError
 }
 
 /// Nothing goes from a cluster unless a complete backup of it stays, or of the newest one.
-fn check_left(inventory: &Inventory, plan: &Plan) -> Result<(), ArchiveError> {
+fn check_left(inventory: &Inventory, plan: &Plan, is_named: bool) -> Result<(), ArchiveError> {
     let removed: BTreeSet<&str> = plan
         .backups
         .iter()
@@ -97,9 +97,12 @@ fn check_left(inventory: &Inventory, plan: &Plan) -> Result<(), ArchiveError> {
         let is_touched = !cluster.wal.is_empty() || inventory.labels.iter().any(loses);
         if is_touched && !inventory.labels.iter().any(is_left) {
             return Err(ArchiveError::NoBackup(format!(
-                "none of cluster {} would be left that is complete; nothing was removed (--force removes what --set \
-                 names)",
-                cluster.cluster
+                "none of cluster {} would be left that is complete; nothing was removed{}",
+                cluster.cluster,
+                match is_named {
+                    true => " (--force removes what --set names)",
+                    false => "",
+                }
             )));
         }
     }

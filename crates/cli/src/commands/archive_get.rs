@@ -90,7 +90,7 @@ struct EndArgs {
 
 impl EndArgs {
     /// The server asks for an older timeline's since it has not got the right one. A standby waits for that. Where the
-    /// archive does not have the older one either, there is nothing to refuse.
+    /// archive does not have the older one either, it says so.
     fn refuse_older(&self, asked: &Asked, sources: &Sources) -> Result<(), CommandError> {
         let segment = |name: &str| match name.parse() {
             Ok(WalFileName::Segment(segment)) => Some(segment),
@@ -111,8 +111,9 @@ impl EndArgs {
         if is_standby {
             return Err(CommandError::silent(Kind::NotInArchive));
         }
-        if !runtime::block_on(async { Ok(sources.have(asked, &asked.name).await) })? {
-            return Ok(());
+        // What arrives a moment later must not be given either.
+        if !runtime::block_on(sources.have(asked, &asked.name))? {
+            return Err(CommandError::silent(Kind::NotInArchive));
         }
         let message = format!(
             "{} is not on the way to timeline {}, whose own segment {own} is not archived",
@@ -219,7 +220,7 @@ fn refuse_early_end(asked: &Asked, sources: &Sources) -> Result<(), CommandError
     };
     match early_end::refuse(directory, expected) {
         Err(ArchiveError::EndedEarly { last, next, .. })
-            if runtime::block_on(async { Ok(sources.have(asked, &next.to_string()).await) })? =>
+            if runtime::block_on(sources.have(asked, &next.to_string()))? =>
         {
             Err(early_end::refusal(last, expected).into())
         }

@@ -255,8 +255,8 @@ impl LocalSegment {
                 }
                 Event::Lead { .. } => from == Lsn::default(),
                 Event::Tail { lsn } => lsn >= from,
-                Event::RunEnd { .. } => break,
-                Event::RunStart { .. } | Event::Other { .. } => false,
+                Event::RunEnd { .. } if from == Lsn::default() => break,
+                Event::RunStart { .. } | Event::RunEnd { .. } | Event::Other { .. } => false,
             };
             if is_change {
                 return Ok(true);

@@ -13,7 +13,7 @@ const MAJOR: u32 = 15;
 const SEGMENT_MEGABYTES: u32 = 1;
 
 /// A primary that archives, with a table and a backup.
-fn primary(site: &Site) -> Server<'_> {
+pub(super) fn primary(site: &Site) -> Server<'_> {
     let primary = Server::create(site, "primary", SEGMENT_MEGABYTES);
     primary.archive_with_walzip();
     primary.start(&[]);
@@ -31,7 +31,7 @@ fn write(server: &Server, body: &str) -> String {
     time
 }
 
-fn restore(site: &Site, name: &str, arguments: &[&str]) -> Output {
+pub(super) fn restore(site: &Site, name: &str, arguments: &[&str]) -> Output {
     let server = Server::on(site, name);
     let mut command = server.walzip(&["restore", "-D"]);
     command.arg(server.data()).args(arguments);
@@ -49,7 +49,7 @@ fn refused(output: &Output, code: i32, words: &[&str]) {
 
 /// Restores, starts and returns what the table holds.
 #[track_caller]
-fn restored_rows(site: &Site, arguments: &[&str]) -> String {
+pub(super) fn restored_rows(site: &Site, arguments: &[&str]) -> String {
     let output = restore(site, "restored", arguments);
     assert!(output.status.success(), "{}", said(&output));
     let server = Server::on(site, "restored");

@@ -2,23 +2,14 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use crate::clusters::branches::{primary, restore, restored_rows};
 use crate::clusters::server::Server;
 use crate::clusters::site::{Site, said, succeed};
 
 const MAJOR: u32 = 15;
-
-/// A primary that archives segments of 1 MB, with a table and a backup.
-fn primary(site: &Site) -> Server<'_> {
-    let primary = Server::create(site, "primary", 1);
-    primary.archive_with_walzip();
-    primary.start(&[]);
-    primary.sql("CREATE TABLE note (body text)");
-    succeed(&mut primary.walzip(&["backup"]));
-    primary
-}
 
 /// Commits a row, and says when.
 fn write(server: &Server, body: &str) -> String {
@@ -27,12 +18,6 @@ fn write(server: &Server, body: &str) -> String {
     // WAL says to the second when a timeline was born.
     server.sql("SELECT pg_sleep(1.1)");
     time
-}
-
-fn restore(site: &Site, name: &str, arguments: &[&str]) -> Output {
-    let mut command = site.walzip(&["restore", "-D"]);
-    command.arg(site.path(name)).args(arguments);
-    command.output().expect("walzip runs")
 }
 
 fn promoted<'a>(site: &'a Site, name: &'a str, arguments: &[&str]) -> Server<'a> {
@@ -46,15 +31,6 @@ fn promoted<'a>(site: &'a Site, name: &'a str, arguments: &[&str]) -> Server<'a>
 
 fn rows(server: &Server) -> String {
     server.sql("SELECT string_agg(body, ' ' ORDER BY body) FROM note")
-}
-
-/// The rows after a restore that is gone then.
-fn restored_rows(site: &Site, arguments: &[&str]) -> String {
-    let server = promoted(site, "restored", arguments);
-    let rows = rows(&server);
-    server.stop();
-    fs::remove_dir_all(server.data()).expect("removed");
-    rows
 }
 
 /// The objects of the WAL whose names begin so.
