@@ -12,7 +12,7 @@ use std::panic::resume_unwind;
 use bytes::Bytes;
 use walzip_codec::{DecodeError, EncodeError, Encoder, Header, Level};
 use walzip_pgformat::PAGE_SIZE;
-use walzip_pgformat::wal::{EdgeReader, SegmentHeader};
+use walzip_pgformat::wal::{EdgeReader, SegmentHeader, TellingRecords};
 
 use crate::coding::members::{EncodedMember, Members};
 use crate::error::ArchiveError;
@@ -106,11 +106,13 @@ impl Write for Beginning {
 pub(crate) struct Proof {
     pub(crate) beginning: Beginning,
     pub(crate) edges: EdgeReader,
+    pub(crate) records: TellingRecords,
 }
 
 impl Write for Proof {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.beginning.write_all(bytes)?;
+        self.records.feed(bytes);
         self.edges.write(bytes)
     }
 

@@ -33,6 +33,7 @@ use crate::verify::promised::Promised;
 use expired::without_expired;
 pub(crate) use notes::LastVerified;
 use notes::{Note, Notes};
+use wal::MinimalWal;
 
 /// How to verify.
 #[derive(Clone, Debug)]
@@ -114,6 +115,8 @@ pub enum FindingKind {
     HistoryLost,
     /// Segments are missing after a backup: recovery from it gets no further.
     WalGap,
+    /// The server changed to `wal_level = minimal` after a backup: recovery from it gets no further.
+    WalMinimal,
 }
 
 /// Reads and proves everything in the repository.
@@ -124,7 +127,7 @@ pub async fn verify(
     let mut verification = Verification::default();
     // Before the WAL is, which takes hours to read.
     let mut labels = repository.list_backups().await?;
-    let parts = list_parts(repository, &mut verification).await?;
+    let mut parts = list_parts(repository, &mut verification).await?;
     let progress = &options.progress;
     let choice = Choice::new(repository, options).await?;
     let mut note = Note::new(choice.began);
@@ -133,8 +136,9 @@ pub async fn verify(
         Phase::VerifyingWal,
         entries.map(|entry| entry.size_bytes).sum(),
     );
-    for part in &parts {
-        wal::verify(part, options, &choice, &mut note, &mut verification).await;
+    for part in &mut parts {
+        let found = &mut verification;
+        part.minimal_wal = wal::verify(part, options, &choice, &mut note, found).await;
     }
     let listed = ListedBackup::all(repository).await?;
     labels.extend(listed.iter().map(|backup| backup.label.clone()));
@@ -309,6 +313,8 @@ struct Part {
     segment_size: Option<u32>,
     /// Tells its objects from other clusters' of the same name.
     prefix: String,
+    /// Where the server changed to `wal_level = minimal`, as far as its WAL was read.
+    minimal_wal: Vec<MinimalWal>,
 }
 
 impl Part {
@@ -356,6 +362,7 @@ async fn list_parts(
             listing,
             packs,
             prefix,
+            minimal_wal: Vec::new(),
         });
     }
     let findings = faults.into_iter().map(|fault| match fault {
@@ -394,15 +401,15 @@ async fn verify_label(
         Err(error) => return vec![damaged(error)],
     };
     let own = |part: &&Part| record.cluster() == Some(part.repository.cluster());
-    let Some(Part {
+    let Some(part) = parts.iter().find(own) else {
+        return vec![damaged(of_another(label))];
+    };
+    let Part {
         repository,
         listing,
         timelines,
         ..
-    }) = parts.iter().find(own)
-    else {
-        return vec![damaged(of_another(label))];
-    };
+    } = part;
     let wrong = match progress {
         Some(progress) => {
             verification.backups += 1;
@@ -428,6 +435,15 @@ async fn verify_label(
         })),
         Err(error) => findings.push(damaged(error)),
     }
+    let minimal = promised.minimal_wal(&record, &wal, part);
+    findings.extend(minimal.map(|MinimalWal { segment, lsn }| {
+        let detail = format!(
+            "the server changed to wal_level = minimal at {lsn}, in {segment}: what it changed from there on is not all \
+             in the WAL, and a recovery from this backup ends there. Restores to later moments need a backup that was \
+             taken after it"
+        );
+        (FindingKind::WalMinimal, detail)
+    }));
     findings
 }
 

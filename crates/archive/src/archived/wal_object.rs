@@ -1,12 +1,13 @@
 //! A WAL file, proven to be what its name says.
 
+use walzip_pgformat::Lsn;
 use walzip_pgformat::wal::SegmentEdges;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::ClusterIdentity;
 
 use crate::archived::stored_wal::StoredWal;
 use crate::archived::timelines;
-use crate::coding::{Beginning, Proof};
+use crate::coding::Beginning;
 use crate::error::ArchiveError;
 use crate::wal::content;
 
@@ -16,6 +17,8 @@ pub(crate) struct Proven {
     pub(crate) original_bytes: u64,
     /// How it begins and ends, if it is a whole segment.
     pub(crate) edges: Option<SegmentEdges>,
+    /// Where the server changed to `wal_level = minimal`.
+    pub(crate) minimal_wal: Vec<Lsn>,
 }
 
 /// Decodes a file and compares its content with its name and its cluster.
@@ -33,12 +36,14 @@ pub(crate) async fn prove(
         return Ok(Proven {
             original_bytes: original.len() as u64,
             edges: None,
+            minimal_wal: Vec::new(),
         });
     }
-    let Proof { beginning, edges } = stored.proof(name).await?;
+    let proof = stored.proof(name).await?;
     Ok(Proven {
-        original_bytes: prove_beginning(name, &beginning, cluster)?,
-        edges: edges.finish(),
+        original_bytes: prove_beginning(name, &proof.beginning, cluster)?,
+        edges: proof.edges.finish(),
+        minimal_wal: proof.records.finish().minimal_wal,
     })
 }
 

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use walzip_pgformat::PAGE_SIZE;
-use walzip_pgformat::wal::{SegmentHeader, TablespaceCreation, TablespaceCreations};
+use walzip_pgformat::wal::{SegmentHeader, TablespaceCreation, TellingRecords};
 use walzip_pgformat::wal_file_name::SegmentName;
 
 use crate::error::ArchiveError;
@@ -37,7 +37,7 @@ pub(crate) struct TablespaceGuard<'a> {
     data_directory: &'a Path,
     segment: SegmentName,
     major: u32,
-    creations: TablespaceCreations,
+    records: TellingRecords,
 }
 
 impl<'a> TablespaceGuard<'a> {
@@ -50,7 +50,7 @@ impl<'a> TablespaceGuard<'a> {
             data_directory,
             segment,
             major,
-            creations: TablespaceCreations::default(),
+            records: TellingRecords::default(),
         }
     }
 
@@ -61,19 +61,19 @@ impl<'a> TablespaceGuard<'a> {
             && (1..CREATION_BYTES_MAX).contains(&header.remaining_len)
             && let Some(page) = self.last_page_before(header.segment_size)
         {
-            self.creations.feed(&page);
+            self.records.feed(&page);
         }
-        self.creations.feed(first_page);
+        self.records.feed(first_page);
     }
 
     /// Takes what follows.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
-        self.creations.feed(bytes);
+        self.records.feed(bytes);
     }
 
     /// Refuses the segment if a replay of it would take what belongs to others.
     pub(crate) fn finish(self) -> Result<(), ArchiveError> {
-        for creation in self.creations.into_found() {
+        for creation in self.records.finish().tablespaces {
             let location = Path::new(OsStr::from_bytes(&creation.location));
             if !location.is_absolute() || is_own(self.data_directory, location) {
                 continue;

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use walzip_codec::{DecodeToError, HistoryDecoder};
+use walzip_pgformat::Lsn;
 use walzip_pgformat::wal::SegmentEdges;
 use walzip_repo::{PackName, WalPack, WalPacks};
 
@@ -281,6 +282,8 @@ pub(crate) struct Decoded {
     pub(crate) beginning: Beginning,
     /// How it begins and ends.
     pub(crate) edges: Option<SegmentEdges>,
+    /// Where the server changed to `wal_level = minimal`.
+    pub(crate) minimal_wal: Vec<Lsn>,
 }
 
 /// Longer segments are not kept to be compared with what the index says of their records.
@@ -317,6 +320,7 @@ impl Whole {
         Ok(Decoded {
             beginning: self.proof.beginning,
             edges: self.proof.edges.finish(),
+            minimal_wal: self.proof.records.finish().minimal_wal,
         })
     }
 }

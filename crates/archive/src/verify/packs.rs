@@ -1,11 +1,11 @@
 //! Proves packs of WAL: every segment, in the order in which each may need those before it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use walzip_repo::{WalEntry, WalPack};
 
+use super::wal::Seen;
 use super::{Choice, Finding, FindingKind, Part, Verification, VerifyOptions, detail_of};
-use crate::archived::neighbours::Neighbours;
 use crate::archived::settling;
 use crate::archived::wal_object;
 use crate::error::ArchiveError;
@@ -15,7 +15,7 @@ use crate::packs::PackReader;
 pub(super) async fn verify(
     part: &Part,
     (options, choice): (&VerifyOptions, &Choice),
-    (whole, neighbours): (&mut BTreeSet<String>, &mut Neighbours),
+    seen: &mut Seen,
     verification: &mut Verification,
 ) {
     let entries = part.listing.iter();
@@ -36,12 +36,13 @@ pub(super) async fn verify(
             .progress
             .add(own.iter().map(|of| of.size_bytes).sum());
         let is_single = |name: &str| !packed.contains_key(name);
-        if let Err(error) =
-            verify_pack(part, pack, is_single, (whole, neighbours), verification).await
-        {
+        if let Err(error) = verify_pack(part, pack, is_single, seen, verification).await {
             // It could not be read at all, or no further.
             let detail = detail_of(error);
-            let unproven = pack.name.segments().filter(|name| !whole.contains(name));
+            let unproven = pack
+                .name
+                .segments()
+                .filter(|name| !seen.whole.contains(name));
             let mut objects: Vec<String> = unproven.collect();
             if objects.is_empty() {
                 // Each of its segments is also stored by itself.
@@ -83,12 +84,12 @@ async fn verify_pack(
     part: &Part,
     pack: &WalPack,
     is_single: impl Fn(&str) -> bool,
-    (whole, neighbours): (&mut BTreeSet<String>, &mut Neighbours),
+    seen: &mut Seen,
     verification: &mut Verification,
 ) -> Result<(), ArchiveError> {
     let repository = &part.repository;
     let Some(reader) = PackReader::open(&repository.packs(), pack).await? else {
-        if pack.name.segments().all(|name| whole.contains(&name)) {
+        if pack.name.segments().all(|name| seen.whole.contains(&name)) {
             // Packing again or expiry has removed what is stored elsewhere.
             return Ok(());
         }
@@ -101,10 +102,11 @@ async fn verify_pack(
         .decode_all(async |member, decoded| {
             let name = &member.name;
             verification.wal_objects += 1;
-            let mut edges = None;
+            let (mut edges, mut minimal_wal) = (None, Vec::new());
             let checked = match decoded {
                 Ok(mut decoded) => {
                     edges = decoded.edges.take();
+                    minimal_wal = std::mem::take(&mut decoded.minimal_wal);
                     let beginning = &decoded.beginning;
                     let proven = wal_object::prove_beginning(name, beginning, repository.cluster());
                     match is_single(name) {
@@ -119,9 +121,8 @@ async fn verify_pack(
             match checked {
                 Ok(original_bytes) => {
                     verification.wal_original_bytes += original_bytes;
-                    whole.insert(name.clone());
-                    // One that is stored by itself as well has been added.
-                    neighbours.add(name, edges.filter(|_| !is_single(name)));
+                    // The edges of one that is stored by itself as well are known.
+                    seen.add(name, edges.filter(|_| !is_single(name)), &minimal_wal);
                 }
                 Err(error) => verification.findings.push(part.damaged(name, error)),
             }

@@ -13,6 +13,8 @@ use crate::archived::timelines::Timelines;
 use crate::backups::backup_record::{BackupRecord, Moment};
 use crate::error::ArchiveError;
 use crate::pins;
+use crate::verify::Part;
+use crate::verify::wal::MinimalWal;
 
 /// Which backups may have been kept by pins alone.
 #[derive(Debug, Default)]
@@ -70,6 +72,30 @@ impl Promised {
             gaps.extend(hole.map(|hole: Hole| hole.first.to_string()));
         }
         Ok(gaps)
+    }
+
+    /// The first change to `wal_level = minimal` after a backup, on a timeline that passes through its end.
+    pub(crate) fn minimal_wal(
+        &self,
+        record: &BackupRecord,
+        wal: &ArchivedWal,
+        part: &Part,
+    ) -> Option<MinimalWal> {
+        let stop = record.stop;
+        let end = match self.by_pins.contains(&record.label) {
+            true => self.next_start(record, wal),
+            false => u64::MAX,
+        };
+        let is_passed = |found: &&MinimalWal| {
+            let timeline = found.segment.timeline;
+            stop.lsn <= found.lsn
+                && wal.number_at(found.lsn) < end
+                && part.timelines.passes(timeline, stop.timeline, stop.lsn)
+        };
+        let passed = part.minimal_wal.iter().filter(is_passed);
+        passed
+            .min_by_key(|found| (found.lsn, found.segment))
+            .copied()
     }
 
     /// The segment in which the next backup starts that keeps the WAL after it.

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use futures::StreamExt;
+use walzip_pgformat::Lsn;
+use walzip_pgformat::wal::SegmentEdges;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_repo::{RepoError, Repository, WalEntry};
 
@@ -14,14 +16,45 @@ use crate::archived::timelines;
 use crate::archived::wal_object::{self, Proven};
 use crate::error::ArchiveError;
 
-/// Proves the WAL of one cluster.
+/// What was seen of files that were proven.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// Those that are whole.
+    pub(super) whole: BTreeSet<String>,
+    /// Those of which no other object has to be read again.
+    pub(super) neighbours: Neighbours,
+    /// Where the server changed to `wal_level = minimal`.
+    pub(super) minimal_wal: Vec<MinimalWal>,
+}
+
+/// A change to `wal_level = minimal`. What a server changes after it is not all in the WAL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct MinimalWal {
+    pub(super) segment: SegmentName,
+    pub(super) lsn: Lsn,
+}
+
+impl Seen {
+    /// Takes a file that was proven.
+    pub(super) fn add(&mut self, name: &str, edges: Option<SegmentEdges>, minimal_wal: &[Lsn]) {
+        self.whole.insert(name.to_owned());
+        self.neighbours.add(name, edges);
+        if let Ok(WalFileName::Segment(segment)) = name.parse() {
+            let found = minimal_wal.iter();
+            self.minimal_wal
+                .extend(found.map(|&lsn| MinimalWal { segment, lsn }));
+        }
+    }
+}
+
+/// Proves the WAL of one cluster; returns where the server changed to `wal_level = minimal`.
 pub(super) async fn verify(
     part: &Part,
     options: &VerifyOptions,
     choice: &Choice,
     note: &mut Note,
     verification: &mut Verification,
-) {
+) -> Vec<MinimalWal> {
     if let Err(error) = part.repository.check_wal_mark().await {
         let (object, detail) = match error {
             RepoError::Corrupt { key, detail } => (key, detail),
@@ -33,8 +66,9 @@ pub(super) async fn verify(
             detail,
         });
     }
-    verify_files(part, options, choice, note, verification).await;
+    let minimal_wal = verify_files(part, options, choice, note, verification).await;
     verification.findings.extend(lost_histories(part));
+    minimal_wal
 }
 
 /// Timelines that have WAL or descendants in the archive, and no history.
@@ -62,13 +96,12 @@ async fn verify_files(
     choice: &Choice,
     note: &mut Note,
     verification: &mut Verification,
-) {
+) -> Vec<MinimalWal> {
     let single = part.listing.iter().filter(|entry| entry.packed.is_none());
     let taken: Vec<&WalEntry> = single
         .filter(|entry| choice.takes_wal(part, entry, verification))
         .collect();
-    let mut whole = BTreeSet::new();
-    let mut neighbours = Neighbours::default();
+    let mut seen = Seen::default();
     let checks = taken
         .iter()
         .map(|entry| prove(&part.repository, &entry.name));
@@ -81,14 +114,17 @@ async fn verify_files(
         match checked {
             Ok(proven) => {
                 verification.wal_original_bytes += proven.original_bytes;
-                whole.insert(entry.name.clone());
-                neighbours.add(&entry.name, proven.edges);
+                seen.add(&entry.name, proven.edges, &proven.minimal_wal);
             }
             Err(error) => verification.findings.push(part.damaged(&entry.name, error)),
         }
     }
-    let known = (&mut whole, &mut neighbours);
-    packs::verify(part, (options, choice), known, verification).await;
+    packs::verify(part, (options, choice), &mut seen, verification).await;
+    let Seen {
+        mut whole,
+        mut neighbours,
+        minimal_wal,
+    } = seen;
     let listed: BTreeSet<&str> = part.listing.iter().map(|of| of.name.as_str()).collect();
     let is_listed = |name: &str| listed.contains(name);
     let before = |segment: SegmentName| {
@@ -121,9 +157,14 @@ async fn verify_files(
             detail: format!("it does not continue {before}: {why}"),
         });
     }
+    // The next verification has to find them too.
+    for MinimalWal { segment, .. } in &minimal_wal {
+        whole.remove(&segment.to_string());
+    }
     let noted = part.listing.iter();
     let noted = noted.map(|entry| (entry, whole.contains(&entry.name)));
     note.add_wal(part.repository.cluster(), part.segment_size, noted);
+    minimal_wal
 }
 
 /// Proves one file.

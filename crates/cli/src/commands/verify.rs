@@ -102,6 +102,7 @@ fn print(place: &Place, verification: &Verification) -> std::io::Result<()> {
             FindingKind::WalNotContinued => "WAL not continued",
             FindingKind::HistoryLost => "timeline without its history",
             FindingKind::WalGap => "gap in the WAL",
+            FindingKind::WalMinimal => "WAL of wal_level = minimal",
         };
         writeln!(out, "{what}: {}: {}", finding.object, finding.detail)?;
     }

@@ -13,7 +13,7 @@ mod record;
 mod records;
 mod segment_edges;
 mod segment_header;
-mod tablespace_creations;
+mod telling_records;
 mod timed_record;
 mod writer;
 
@@ -27,7 +27,7 @@ pub use record::{
 pub use records::{ReadRecord, Records, RecordsError};
 pub use segment_edges::{Discontinuity, EdgeReader, SegmentBegin, SegmentEdges, SegmentEnd};
 pub use segment_header::{SegmentHeader, SegmentHeaderError, is_segment_size};
-pub use tablespace_creations::{TablespaceCreation, TablespaceCreations};
+pub use telling_records::{TablespaceCreation, TellingRecords, Told};
 pub use timed_record::{TimedRecord, UnixMicros};
 pub use writer::SegmentWriter;
 

@@ -23,6 +23,7 @@ mod identity;
 mod incremental;
 mod kills;
 mod long_segments;
+mod minimal_wal;
 mod moving_backup;
 mod object_store;
 mod one_database;

@@ -1,9 +1,10 @@
-//! Finds the records that create tablespaces, in segments that arrive piece by piece.
+//! Finds the records that tell what else a replay will meet, in segments that arrive piece by piece.
 //!
-//! Such a record is all that says where a replay will make a directory its own: it has the
+//! The creation of a tablespace is all that says where a replay will make a directory its own: it has the
 //! location on the server that wrote it, and nothing maps it to another place
-//! (`xl_tblspc_create_rec`, commands/tablespace.h). Other records are stepped over by their
-//! lengths, so that looking costs next to nothing.
+//! (`xl_tblspc_create_rec`, commands/tablespace.h). A change to `wal_level = minimal` is all that says that
+//! changes were made after it which are not in the log (`xl_parameter_change`, catalog/pg_control.h). Other
+//! records are stepped over by their lengths, so that looking costs next to nothing.
 
 use super::max_align;
 use super::page_header::{LONG_HEADER, PageHeader};
@@ -11,15 +12,21 @@ use super::record::{RECORD_HEADER_LEN, RecordHeader, RecordLayout};
 use crate::PAGE_SIZE;
 use crate::bytes::read_u32;
 use crate::rmgr_id;
+use crate::units::Lsn;
 use crate::version::Version;
 
 /// A location is shorter than 1 KiB (`MAXPGPATH`), and the record has little more.
 const RECORD_LEN_MAX: usize = 2048;
 
-/// The bits of a record's info that belong to its resource manager, and what they are at a
-/// creation (`XLOG_TBLSPC_CREATE`); the other record is a drop.
+/// The bits of a record's info that belong to its resource manager.
 const OPCODE_MASK: u8 = 0xF0;
+/// What they are at a creation (`XLOG_TBLSPC_CREATE`); the other record is a drop.
 const CREATE: u8 = 0x00;
+/// What they are at a change of settings (`XLOG_PARAMETER_CHANGE`).
+const PARAMETER_CHANGE: u8 = 0x60;
+/// Where such a record has the new `wal_level`, an i32 (PostgreSQL 12 to 18), and the value of `minimal`.
+const WAL_LEVEL: usize = 20;
+const WAL_LEVEL_MINIMAL: u32 = 0;
 
 /// A tablespace that the log creates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,23 +38,33 @@ pub struct TablespaceCreation {
     pub location: Vec<u8>,
 }
 
-/// Collects creations from pages that follow each other.
+/// What was found, in the log's order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The tablespaces that the log creates.
+    pub tablespaces: Vec<TablespaceCreation>,
+    /// Where the records begin with which the server changed to `wal_level = minimal`.
+    pub minimal_wal: Vec<Lsn>,
+}
+
+/// Collects them from pages that follow each other.
 #[derive(Debug, Default)]
-pub struct TablespaceCreations {
+pub struct TellingRecords {
     page: Vec<u8>,
     begun: Option<Begun>,
     layout: RecordLayout,
-    found: Vec<TablespaceCreation>,
+    told: Told,
 }
 
-/// A record that may be a creation, as far as its pages have come.
+/// A record that may tell something, as far as its pages have come.
 #[derive(Debug)]
 struct Begun {
+    lsn: Lsn,
     bytes: Vec<u8>,
     missing: usize,
 }
 
-impl TablespaceCreations {
+impl TellingRecords {
     /// Takes the next bytes, which need not end where a page does.
     pub fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
@@ -64,9 +81,9 @@ impl TablespaceCreations {
         }
     }
 
-    /// What was found, in the log's order.
-    pub fn into_found(self) -> Vec<TablespaceCreation> {
-        self.found
+    /// What was found.
+    pub fn finish(self) -> Told {
+        self.told
     }
 
     fn look_at(&mut self, page: &[u8]) {
@@ -89,7 +106,7 @@ impl TablespaceCreations {
             record
                 .bytes
                 .extend_from_slice(page.get(at..at + remaining).unwrap_or_default());
-            self.keep_creation(&record.bytes, version);
+            self.keep(record.lsn, &record.bytes, version);
         }
         at += max_align(remaining);
         while let Some(total_len) = read_u32(page, at).map(|len| len as usize) {
@@ -97,12 +114,14 @@ impl TablespaceCreations {
                 return;
             }
             let on_page = page.get(at..).unwrap_or_default();
+            let lsn = Lsn(header.address.wrapping_add(at as u64));
             match on_page.get(..total_len) {
-                Some(record) if may_create(record, total_len) => {
-                    self.keep_creation(record, version);
+                Some(record) if may_tell(record, total_len) => {
+                    self.keep(lsn, record, version);
                 }
-                None if may_create(on_page, total_len) => {
+                None if may_tell(on_page, total_len) => {
                     self.begun = Some(Begun {
+                        lsn,
                         bytes: on_page.to_vec(),
                         missing: total_len - on_page.len(),
                     });
@@ -113,35 +132,51 @@ impl TablespaceCreations {
         }
     }
 
-    fn keep_creation(&mut self, record: &[u8], version: &Version) {
-        if self.layout.read(record, version).is_err() || !is_creation(&self.layout.header) {
+    fn keep(&mut self, lsn: Lsn, record: &[u8], version: &Version) {
+        if self.layout.read(record, version).is_err() {
             return;
         }
         let start = self.layout.main_start;
-        let main = record.get(start..start + self.layout.main_len);
-        let Some((oid, path)) = main.and_then(<[u8]>::split_first_chunk::<4>) else {
+        let Some(main) = record.get(start..start + self.layout.main_len) else {
             return;
         };
-        self.found.push(TablespaceCreation {
-            oid: u32::from_le_bytes(*oid),
-            location: path
-                .split(|&byte| byte == 0)
-                .next()
-                .map(<[u8]>::to_vec)
-                .unwrap_or_default(),
-        });
+        if is_creation(&self.layout.header) {
+            self.told.tablespaces.extend(creation(main));
+        }
+        if is_parameter_change(&self.layout.header)
+            && read_u32(main, WAL_LEVEL) == Some(WAL_LEVEL_MINIMAL)
+        {
+            self.told.minimal_wal.push(lsn);
+        }
     }
 }
 
-/// Whether a record of this length that begins with these bytes can be a creation.
-fn may_create(beginning: &[u8], total_len: usize) -> bool {
+/// Whether a record of this length that begins with these bytes can tell something.
+fn may_tell(beginning: &[u8], total_len: usize) -> bool {
+    let tells = |header: RecordHeader| is_creation(&header) || is_parameter_change(&header);
     total_len <= RECORD_LEN_MAX
-        && (beginning.len() < RECORD_HEADER_LEN
-            || RecordHeader::read(beginning).is_some_and(|header| is_creation(&header)))
+        && (beginning.len() < RECORD_HEADER_LEN || RecordHeader::read(beginning).is_some_and(tells))
 }
 
 fn is_creation(header: &RecordHeader) -> bool {
     header.rmid == rmgr_id::TABLESPACE && header.info & OPCODE_MASK == CREATE
+}
+
+fn is_parameter_change(header: &RecordHeader) -> bool {
+    header.rmid == rmgr_id::XLOG && header.info & OPCODE_MASK == PARAMETER_CHANGE
+}
+
+/// What the main data of a creation says.
+fn creation(main: &[u8]) -> Option<TablespaceCreation> {
+    let (oid, path) = main.split_first_chunk::<4>()?;
+    Some(TablespaceCreation {
+        oid: u32::from_le_bytes(*oid),
+        location: path
+            .split(|&byte| byte == 0)
+            .next()
+            .map(<[u8]>::to_vec)
+            .unwrap_or_default(),
+    })
 }
 
 #[cfg(test)]
@@ -220,12 +255,43 @@ mod tests {
         log
     }
 
-    fn found(pieces: &[&[u8]]) -> Vec<TablespaceCreation> {
-        let mut creations = TablespaceCreations::default();
-        for piece in pieces {
-            creations.feed(piece);
+    /// A change of settings with this `wal_level`.
+    fn parameter_change(wal_level: u32) -> Vec<u8> {
+        let mut record = vec![0; RECORD_HEADER_LEN];
+        record[16] = PARAMETER_CHANGE;
+        record[17] = rmgr_id::XLOG;
+        record.extend([255, 26]);
+        for setting in [100, 8, 10, 0, 64, wal_level] {
+            record.extend(setting.to_le_bytes());
         }
-        creations.into_found()
+        record.extend([0, 0]);
+        finished(record)
+    }
+
+    fn told(pieces: &[&[u8]]) -> Told {
+        let mut records = TellingRecords::default();
+        for piece in pieces {
+            records.feed(piece);
+        }
+        records.finish()
+    }
+
+    fn found(pieces: &[&[u8]]) -> Vec<TablespaceCreation> {
+        told(pieces).tablespaces
+    }
+
+    #[test]
+    fn finds_a_change_to_minimal_wal_wherever_it_lies_on_its_pages() {
+        for before in (32..2 * PAGE_SIZE).step_by(8) {
+            let log = pages(&[other(before), parameter_change(0), other(100)]);
+            let [lsn] = told(&[&log]).minimal_wal[..] else {
+                panic!("it is not found after {before} bytes");
+            };
+            let at = &log[lsn.0 as usize..];
+            assert_eq!(read_u32(at, 0), Some(24 + 2 + 26), "after {before} bytes");
+        }
+        let others = pages(&[parameter_change(1), creation(LOCATION), parameter_change(2)]);
+        assert_eq!(told(&[&others]).minimal_wal, []);
     }
 
     #[test]
