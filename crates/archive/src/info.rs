@@ -13,7 +13,9 @@ use walzip_repo::{ClusterIdentity, RepoError, Repository, WalEntry};
 
 pub use self::backups::BackupInfo;
 use self::backups::{Described, backup_info};
+use crate::archived::competing::competing;
 use crate::archived::packed_times::PackedTimes;
+use crate::archived::timelines::Timelines;
 use crate::archived::wal_index::{self, TimelineWal};
 use crate::backups::backup_objects::AllObjects;
 use crate::backups::backup_record::{BackupRecord, ListedBackup, of_another};
@@ -66,6 +68,9 @@ pub struct ClusterContent {
     pub stored_wal: StoredWal,
     /// WAL of abandoned timelines that was set aside.
     pub set_aside: Vec<SetAside>,
+    /// Timelines that went on at the same time: two servers have archived as this cluster, and a restore asks which is
+    /// meant.
+    pub competing_timelines: Vec<u32>,
     /// How fast it grows, once there is WAL for an hour.
     pub growth: Option<Growth>,
 }
@@ -226,6 +231,13 @@ async fn describe(
     let of_backups = records.iter().zip(&backups);
     let stored = of_backups.filter(|(_, backup)| backup.is_stored());
     let stored: Vec<BackupRecord> = stored.map(|(record, _)| record.clone()).collect();
+    let mut histories = Timelines::read(part, &listing).await;
+    if let Some(failure) = histories.take_failure() {
+        return Err(failure);
+    }
+    let known = (&*listing, &histories);
+    let competing = competing(part, known, &records, segment_size).await?;
+    let wal = timeline_info::timelines((part, &packed), known, &stored, segment_size);
     Ok(ClusterContent {
         cluster: ClusterInfo {
             system_identifier: cluster.system_id.to_string(),
@@ -234,9 +246,10 @@ async fn describe(
         created: part.created(),
         segment_size_bytes,
         backups,
-        wal: timeline_info::timelines((part, &packed), &listing, &stored, segment_size).await?,
+        wal: wal.await?,
         stored_wal: StoredWal::of(&listing),
         set_aside: set_aside::list(part).await?,
+        competing_timelines: competing.keys().map(|timeline| timeline.0).collect(),
         growth: Growth::of(&listing, &records, segment_size, Timestamp::now()),
     })
 }
@@ -281,6 +294,7 @@ mod tests {
                 objects: 5,
                 stored_bytes: 7,
             }],
+            competing_timelines: vec![1, 2],
             growth: Some(Growth {
                 since: Timestamp::UNIX_EPOCH,
                 wal_original_bytes_per_day: 30,
@@ -362,6 +376,7 @@ mod tests {
             wal: Vec::new(),
             stored_wal: StoredWal::of(&[]),
             set_aside: Vec::new(),
+            competing_timelines: Vec::new(),
             growth: None,
         };
         Info {
@@ -403,6 +418,7 @@ mod tests {
             "created": epoch,
             "stored_wal": { "files": 2, "bytes": 20, "last_stored": epoch },
             "set_aside": [{ "label": "00000002", "objects": 5, "stored_bytes": 7 }],
+            "competing_timelines": [1, 2],
             "growth": {
                 "since": epoch,
                 "wal_original_bytes_per_day": 30,
@@ -489,6 +505,7 @@ mod tests {
                 "wal": [],
                 "stored_wal": { "files": 0, "bytes": 0, "last_stored": null },
                 "set_aside": [],
+                "competing_timelines": [],
                 "growth": null,
             }],
             "cluster_problems": ["lost"],

@@ -1,14 +1,13 @@
 //! What retention is decided by, as plain data.
 
-use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{AsideLabel, BackupLabel, BackupType, ClusterIdentity, PackName, WalEntry};
 
 use crate::archived::branches::BranchBackup;
+use crate::archived::competing::Competing;
 use crate::archived::timelines::Timelines;
 use crate::backups::backup_record::Moment;
 
@@ -29,9 +28,8 @@ pub(crate) struct ClusterFacts {
     /// The packs that hold some of it.
     pub(crate) packs: Vec<PackName>,
     pub(crate) timelines: Timelines,
-    /// Timelines that went on at the same time, of which a restore asks which is meant; none where that is
-    /// known. With the segment from which one is set aside that another one has left.
-    pub(crate) competing: BTreeMap<TimelineId, Option<SegmentName>>,
+    /// Timelines that went on at the same time.
+    pub(crate) competing: Competing,
     pub(crate) aside: Vec<(AsideLabel, Vec<WalEntry>)>,
     pub(crate) packs_aside: Vec<(AsideLabel, PackName)>,
 }

@@ -3,16 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use walzip_pgformat::TimelineId;
-use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::layout::{BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PINNED};
 use walzip_repo::{BackupLabel, ClusterIdentity, LabelObject, RepoError, Repository, WalEntry};
 
 use super::ExpireRequest;
 use super::facts::{ClusterFacts, Finished, Inventory, LabelFacts, LabelState, time_of};
-use crate::archived::archived_wal::ArchivedWal;
-use crate::archived::branches::Branches;
-use crate::archived::stored_times::StoredTimes;
+use crate::archived::competing::{Competing, competing};
 use crate::archived::timelines::Timelines;
 use crate::backups::backup_record::{BackupRecord, of_another};
 use crate::error::ArchiveError;
@@ -50,51 +46,16 @@ pub(super) async fn read_for(
     let (mut inventory, parts) = read_with_parts(repository).await?;
     if request.set.is_empty() {
         for (part, facts) in parts.iter().zip(&mut inventory.clusters) {
-            facts.competing = competing(part, facts, &inventory.labels).await?;
+            let finished = inventory.labels.iter().filter_map(LabelFacts::finished);
+            let own = finished.filter(|finished| finished.cluster == facts.cluster);
+            let backups: Vec<&Finished> = own.collect();
+            if let Some(newest) = backups.last() {
+                let (wal, size) = ((&*facts.wal, &facts.timelines), newest.segment_size_bytes);
+                facts.competing = competing(part, wal, &backups, size).await?;
+            }
         }
     }
     Ok(inventory)
-}
-
-/// Timelines that went on at the same time, as a restore finds them out: by commits and backups.
-async fn competing(
-    part: &Repository,
-    facts: &ClusterFacts,
-    labels: &[LabelFacts],
-) -> Result<BTreeMap<TimelineId, Option<SegmentName>>, ArchiveError> {
-    let finished = labels.iter().filter_map(LabelFacts::finished);
-    let backups: Vec<&Finished> = finished
-        .filter(|finished| finished.cluster == facts.cluster)
-        .collect();
-    let Some(newest) = backups.last() else {
-        return Ok(BTreeMap::new());
-    };
-    let wal = ArchivedWal::of(&facts.wal, newest.segment_size_bytes);
-    let mut candidates: BTreeSet<TimelineId> = wal.timelines().collect();
-    candidates.extend(backups.iter().map(|backup| backup.stop.timeline));
-    let is_lost = !facts
-        .timelines
-        .without_history(candidates.iter().copied())
-        .is_empty();
-    // Where a history is lost, what leads where is not known, and the WAL stays.
-    if candidates.len() < 2 || is_lost {
-        return Ok(BTreeMap::new());
-    }
-    let branches = Branches {
-        repository: part,
-        timelines: &facts.timelines,
-        wal: &wal,
-        backups: &backups,
-        stored: &StoredTimes::of(&facts.wal),
-    };
-    let candidates: Vec<TimelineId> = candidates.into_iter().collect();
-    let choice = branches.choose(&candidates, None).await?;
-    let Some(choice) = choice.filter(|choice| !choice.competing.is_empty()) else {
-        return Ok(BTreeMap::new());
-    };
-    let others = choice.competing.iter();
-    let others = others.map(|other| (other.timeline, other.own_from));
-    Ok(others.chain([(choice.timeline, None)]).collect())
 }
 
 async fn cluster(part: &Repository) -> Result<ClusterFacts, ArchiveError> {
@@ -115,7 +76,7 @@ async fn cluster(part: &Repository) -> Result<ClusterFacts, ArchiveError> {
         wal,
         packs: listing.packs.into_iter().map(|pack| pack.name).collect(),
         timelines,
-        competing: BTreeMap::new(),
+        competing: Competing::new(),
         aside,
         packs_aside,
     })

@@ -21,14 +21,10 @@ use crate::restore::last_segments;
 /// Describes the archived WAL by timeline. Of the backups, all files have to be there.
 pub(crate) async fn timelines(
     (repository, packed): (&Repository, &PackedTimes),
-    listing: &[WalEntry],
+    (listing, histories): (&[WalEntry], &Timelines),
     backups: &[BackupRecord],
     segment_size_bytes: u32,
 ) -> Result<Vec<TimelineWal>, ArchiveError> {
-    let mut histories = Timelines::read(repository, listing).await;
-    if let Some(failure) = histories.take_failure() {
-        return Err(failure);
-    }
     let lost = histories.without_history(timelines::with_wal(listing));
     let wal = ArchivedWal::of(listing, segment_size_bytes);
     let now = Timestamp::now();
@@ -51,7 +47,7 @@ pub(crate) async fn timelines(
         }
         // `restore` refuses where the history is missing.
         if !timeline.history_missing {
-            let windows = Windows::find(&histories, &wal, backups, id)?;
+            let windows = Windows::find(histories, &wal, backups, id)?;
             timeline.recovery_windows = windows.read(repository, packed).await?;
         }
         let newest = timeline.recovery_windows.last();

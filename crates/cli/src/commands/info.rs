@@ -252,6 +252,15 @@ fn write_wal(f: &mut fmt::Formatter<'_>, content: &ClusterContent) -> fmt::Resul
     for wal in &content.wal {
         write_timeline(f, wal)?;
     }
+    if !content.competing_timelines.is_empty() {
+        let timelines = content.competing_timelines.iter().map(u32::to_string);
+        let timelines = timelines.collect::<Vec<_>>().join(" and ");
+        writeln!(
+            f,
+            "TWO SERVERS HAVE ARCHIVED HERE: timelines {timelines} went on at the same time, and a restore asks which is \
+             meant. Stop the wrong server, and put its timeline away: walzip timeline set-aside"
+        )?;
+    }
     let growth = content.growth.iter();
     growth
         .into_iter()

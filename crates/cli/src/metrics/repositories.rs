@@ -23,6 +23,7 @@ struct Gauges {
     wal_bytes: GaugeVec,
     wal_last_stored: GaugeVec,
     wal_gaps: GaugeVec,
+    competing: GaugeVec,
     backups: GaugeVec,
     unusable: GaugeVec,
     backup_bytes: GaugeVec,
@@ -90,6 +91,10 @@ impl Gauges {
                 "When the newest WAL file was stored",
             )?,
             wal_gaps: gauge("walzip_wal_gaps", "Places at which WAL is missing")?,
+            competing: gauge(
+                "walzip_competing_timelines",
+                "Timelines that went on at the same time: two servers have archived as one",
+            )?,
             backups: metrics.gauge("walzip_backups", "Finished backups", &["repo", "type"])?,
             unusable: gauge(
                 "walzip_backups_unusable",
@@ -157,6 +162,9 @@ impl Gauges {
         }
         let gaps = gaps(content);
         self.wal_gaps.with_label_values(&[repo]).set(gaps as f64);
+        let competing = content.competing_timelines.len();
+        let gauge = self.competing.with_label_values(&[repo]);
+        gauge.set(competing as f64);
         if let Some(growth) = &content.growth
             && growth.wal_stored_bytes_per_day > 0
         {

@@ -78,6 +78,18 @@ fn archiving_copy<'a>(site: &'a Site, name: &'a str, arguments: &[&str]) -> Serv
     copy
 }
 
+/// Whether timelines 1 and 2 went on at the same time, as `info` and the metrics say.
+#[track_caller]
+fn two_have_archived(server: &Server) -> bool {
+    let info = succeed(&mut server.walzip(&["info"]));
+    let found = info.contains("timelines 1 and 2 went on at the same time");
+    let metrics = succeed(&mut server.walzip(&["metrics"]));
+    let count = if found { 2 } else { 0 };
+    let expected = format!("walzip_competing_timelines{{repo=\"1\"}} {count}\n");
+    assert!(metrics.contains(&expected), "{info}{metrics}");
+    found
+}
+
 fn object(site: &Site, name: &str) -> PathBuf {
     let wal = site.repository().join("wal");
     let cluster = fs::read_dir(wal).expect("readable").next().expect("one");
@@ -156,6 +168,7 @@ fn a_cluster_that_took_its_originals_place_is_followed_and_the_rest_is_named() {
         "{}",
         said(&output)
     );
+    assert!(!two_have_archived(&successor));
     assert_eq!(restored_rows(&site, &[]), "1-common 4-after");
     refused(
         &restore(&site, "refused", &["--target-name", "undone"]),
@@ -188,6 +201,7 @@ fn an_expiry_keeps_both_of_two_that_may_be_meant() {
         &["timeline 1 went on"],
     );
 
+    assert!(two_have_archived(&primary));
     let checked = primary.walzip(&["check"]).output().expect("walzip runs");
     assert!(said(&checked).contains("timeline 2 left this server's timeline 1 at"));
     let checked = succeed(&mut copy.walzip(&["check"]));
@@ -225,6 +239,7 @@ fn an_expiry_keeps_both_of_two_that_may_be_meant() {
     assert!(segment.starts_with(&first[..16]), "{refusal}");
     let aside = ["timeline", "set-aside", "1", "--from", segment, "--confirm"];
     succeed(&mut site.walzip(&aside));
+    assert!(!two_have_archived(&copy));
     let told = succeed(&mut site.walzip(&expire));
     assert!(told.contains("removed: backups 1"), "{told}");
     assert_eq!(restored_rows(&site, &[]), "2-copy");
