@@ -36,11 +36,41 @@ fn failure(mut error: clap::Error, program: &Command, arguments: &[OsString]) ->
             names.join(", ")
         ));
     }
+    let variable = variable(&error, command, arguments);
     let suggestion = suggestion(&mut error, command, std::ptr::eq(command, program));
     let message = message(&error);
     CommandError::new(Kind::Usage, message).hint(format_args!(
-        "{suggestion}\"{name} --help\" explains the command line."
+        "{variable}{suggestion}\"{name} --help\" explains the command line."
     ))
+}
+
+/// The environment variable that a wrong value is from, if no argument has it.
+fn variable(error: &clap::Error, command: &Command, arguments: &[OsString]) -> String {
+    let Some(ContextValue::String(named)) = error.get(ContextKind::InvalidArg) else {
+        return String::new();
+    };
+    let is_named = |option: &&clap::Arg| {
+        let long = option.get_long().map(|long| format!("--{long}"));
+        long.is_some_and(|long| named.split([' ', '=']).next() == Some(long.as_str()))
+    };
+    let option = command.get_arguments().find(is_named);
+    let variable = option.and_then(|option| Some((option, option.get_env()?.to_str()?)));
+    let Some((option, variable)) = variable else {
+        return String::new();
+    };
+    let is_argument = arguments.iter().filter_map(|argument| argument.to_str());
+    let mut is_argument = is_argument.map(|argument| {
+        let long = argument.strip_prefix("--");
+        let short = argument
+            .strip_prefix('-')
+            .and_then(|rest| rest.chars().next());
+        let is_long = long.and_then(|long| long.split('=').next()) == option.get_long();
+        is_long || short.is_some() && short == option.get_short()
+    });
+    match std::env::var_os(variable).is_some() && !is_argument.any(|given| given) {
+        true => format!("The value is from the variable {variable}. "),
+        false => String::new(),
+    }
 }
 
 /// The command that the arguments name, as far as they name one, and how it is called. No option

@@ -134,3 +134,20 @@ fn a_signal_that_is_ignored_stays_ignored() {
     assert!(status.expect("sh starts").success());
     assert_eq!(sandbox.names(), ["a", "out"]);
 }
+
+/// The value of a variable is nowhere on the command line.
+#[test]
+fn the_variable_of_a_wrong_value_is_named() {
+    let sandbox = Sandbox::new();
+    let told = |level: &[&str]| {
+        let mut pack = sandbox.command();
+        pack.args(["pack", "--repo", "r"]).args(level);
+        let output = pack.env("WALZIP_LEVEL", "x").output();
+        let output = output.expect("walzip starts");
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).expect("UTF-8")
+    };
+    assert!(told(&[]).contains("The value is from the variable WALZIP_LEVEL."));
+    assert!(!told(&["--level", "y"]).contains("WALZIP_LEVEL"));
+    assert!(!told(&["--level=y"]).contains("WALZIP_LEVEL"));
+}
