@@ -344,12 +344,13 @@ fn recovery_settings(options: &RestoreOptions, plan: &Plan) -> Result<String, Ar
     };
     // The replay reads pages of databases that are left out, such as those that a vacuum found
     // all visible, and finds nothing there.
-    let ignore_invalid_pages = match options.databases.is_empty() {
+    let of_some_databases = match options.databases.is_empty() {
         true => String::new(),
-        false => format!("{IGNORE_INVALID_PAGES} = 'on'\n"),
+        // A subscription's worker would connect to its database, and end the whole server.
+        false => format!("{IGNORE_INVALID_PAGES} = 'on'\nmax_logical_replication_workers = '0'\n"),
     };
     Ok(format!(
-        "# Written by walzip restore at {now:.0}.\n{settings}{archive_mode}{ignore_invalid_pages}"
+        "# Written by walzip restore at {now:.0}.\n{settings}{archive_mode}{of_some_databases}"
     ))
 }
 

@@ -147,6 +147,15 @@ fn competing(timeline: TimelineId, others: &[OtherBranch]) -> String {
              number is the abandoned one's."
         ));
     }
+    for other in others {
+        if let Some(own) = other.needed_by_child {
+            hint.push_str(&format!(
+                " What the server of timeline {} went on with can be put away once {own} is archived: run \"walzip \
+                 check\" on the server of timeline {timeline}.",
+                other.timeline
+            ));
+        }
+    }
     hint
 }
 

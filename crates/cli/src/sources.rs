@@ -59,10 +59,12 @@ impl Sources {
     /// decoded.
     pub async fn get(&self, asked: &Asked, show: &dyn Fn(&FoundWal)) -> Result<Got, CommandError> {
         let mut failed: Option<CommandError> = None;
-        let mut cluster = None;
+        let (mut cluster, mut nothing) = (None, Got::NotFound);
         for place in &self.0 {
             match from(place, asked, &mut cluster, show).await {
                 Ok(Got::NotFound) => {}
+                // Another one may have its history.
+                Ok(Got::NumberTaken) => nothing = Got::NumberTaken,
                 Ok(got) => {
                     if let Some(error) = failed {
                         tracing::warn!("{}; {} is from {place}", error.message(), asked.name);
@@ -77,19 +79,20 @@ impl Sources {
                 }
             }
         }
-        failed.map_or(Ok(Got::NotFound), Err)
+        failed.map_or(Ok(nothing), Err)
     }
 }
 
 impl Sources {
-    /// Whether one of them has another file for the same cluster.
+    /// Whether one of them has another file of the same cluster.
     pub async fn have(&self, asked: &Asked, name: &str) -> Result<bool, CommandError> {
         let other = Asked {
             name: name.to_owned(),
             ..asked.clone()
         };
         for place in &self.0 {
-            if find_in(place, &other, &mut None).await?.is_some() {
+            let found = find_in(place, &other, &mut None).await?;
+            if found.is_some_and(|found| found.is_archived()) {
                 return Ok(true);
             }
         }

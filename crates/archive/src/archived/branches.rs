@@ -106,66 +106,185 @@ impl<B: BranchBackup> Branches<'_, B> {
                 born.push((birth, timeline));
             }
         }
-        let youngest = youngest(self.timelines, &born);
-        let begun = self
-            .begun(candidates, moment)
-            .map(|timeline| (None, timeline));
-        let Some((birth, newest)) = begun.or(youngest) else {
+        let begun = self.begun(candidates, &born, moment).await?;
+        let last_begun = begun.last().map(|&timeline| (None, timeline));
+        let Some((birth, newest)) = last_begun.or(youngest(self.timelines, &born)) else {
             return Ok(None);
         };
+        let others = begun.iter().filter(|&&other| other != newest);
         let mut choice = Choice {
             timeline: newest,
             born: birth,
-            competing: Vec::new(),
+            competing: others
+                .filter_map(|&other| self.beside(newest, other))
+                .collect(),
             superseded: Vec::new(),
         };
-        for &(_, timeline) in &born {
-            if timeline == newest {
-                continue;
-            }
-            let common = self.timelines.common(timeline, newest);
-            let parted_at = common.map(|(_, at)| at).unwrap_or_default();
-            let (life, written) = self.life_with_segment(timeline, parted_at, birth).await?;
-            let last = match life {
-                Life::Until(time) => Some(time),
-                Life::Over | Life::Unknown => None,
-            };
-            let is_parent = common.is_some_and(|(last_common, _)| last_common == timeline);
-            let own_from = is_parent.then(|| self.own_from(timeline, parted_at));
-            let branch = OtherBranch {
-                timeline,
-                parted_at,
-                own_from: own_from.transpose()?,
-                last,
-            };
-            let had_ended = match (life, birth) {
-                (Life::Over, _) => continue,
-                (Life::Until(last), Some(birth)) if last < birth => {
-                    !self
-                        .went_on((&branch, last, written), (newest, birth))
-                        .await?
-                }
-                _ => false,
-            };
-            match had_ended {
-                true => choice.superseded.push(branch),
-                false => choice.competing.push(branch),
-            }
+        for &(_, timeline) in born.iter().filter(|(_, timeline)| *timeline != newest) {
+            self.compare(timeline, &mut choice).await?;
         }
         Ok(Some(choice))
     }
 
-    /// The newest timeline, if only its history is archived: it has begun, and its first segment is not full yet. A
-    /// server takes no number that is not above all that it finds, so one below others was given up.
-    pub(crate) fn begun(
+    /// The same among those that have WAL or a backup.
+    pub(crate) async fn choose_with_wal(
         &self,
         candidates: &[TimelineId],
+    ) -> Result<Option<Choice>, ArchiveError> {
+        let with_wal: Vec<TimelineId> = self.with_content(candidates).collect();
+        self.choose(&with_wal, None).await
+    }
+
+    /// Timelines that have begun and have no WAL yet, beside one that has.
+    pub(crate) async fn begun_beside(
+        &self,
+        candidates: &[TimelineId],
+        timeline: TimelineId,
+    ) -> Result<Vec<OtherBranch>, ArchiveError> {
+        let born: Vec<_> = self
+            .with_content(candidates)
+            .map(|born| (None, born))
+            .collect();
+        let begun = self.begun(candidates, &born, None).await?;
+        let begun = begun.into_iter();
+        Ok(begun
+            .filter_map(|begun| self.beside(timeline, begun))
+            .collect())
+    }
+
+    fn with_content<'c>(
+        &'c self,
+        candidates: &'c [TimelineId],
+    ) -> impl Iterator<Item = TimelineId> + 'c {
+        let candidates = candidates.iter().copied();
+        candidates.filter(|&timeline| self.has_content(timeline))
+    }
+
+    /// Adds another timeline with WAL or a backup to a choice, if it was alive after they parted.
+    async fn compare(&self, timeline: TimelineId, choice: &mut Choice) -> Result<(), ArchiveError> {
+        let (newest, birth) = (choice.timeline, choice.born);
+        let common = self.timelines.common(timeline, newest);
+        let parted_at = common.map(|(_, at)| at).unwrap_or_default();
+        let (life, written) = self.life_with_segment(timeline, parted_at, birth).await?;
+        let last = match life {
+            Life::Until(time) => Some(time),
+            Life::Over | Life::Unknown => None,
+        };
+        let is_parent = common.is_some_and(|(last_common, _)| last_common == timeline);
+        let needed_by_child = match is_parent {
+            true => self.needed_by_child(parted_at, newest)?,
+            false => None,
+        };
+        let own_from = is_parent && needed_by_child.is_none();
+        let own_from = own_from.then(|| self.own_from(timeline, parted_at));
+        let branch = OtherBranch {
+            timeline,
+            parted_at,
+            own_from: own_from.transpose()?,
+            needed_by_child,
+            last,
+        };
+        let had_ended = match (life, birth) {
+            (Life::Over, _) => return Ok(()),
+            (Life::Until(last), Some(birth)) if last < birth => {
+                !self
+                    .went_on((&branch, last, written), (newest, birth))
+                    .await?
+            }
+            _ => false,
+        };
+        match had_ended {
+            true => choice.superseded.push(branch),
+            false => choice.competing.push(branch),
+        }
+        Ok(())
+    }
+
+    /// Timelines of which only the history is archived, and which no other one has left: their first segments are not
+    /// full yet, or they were given up. Which of the two, the archive does not say.
+    async fn begun(
+        &self,
+        candidates: &[TimelineId],
+        born: &[(Option<Timestamp>, TimelineId)],
         moment: Option<Timestamp>,
-    ) -> Option<TimelineId> {
-        let newest = candidates.iter().copied().max()?;
-        let stored = self.stored.first_of(newest)?;
-        let is_begun = !self.has_content(newest) && self.timelines.history(newest).is_some();
-        (is_begun && moment.is_none_or(|moment| stored <= moment)).then_some(newest)
+    ) -> Result<Vec<TimelineId>, ArchiveError> {
+        let mut begun = Vec::new();
+        for &timeline in candidates {
+            if self.has_content(timeline) || self.timelines.history(timeline).is_none() {
+                continue;
+            }
+            let is_begun = match moment {
+                Some(moment) => self.parted_before(timeline, moment).await?,
+                None => true,
+            };
+            if is_begun {
+                begun.push(timeline);
+            }
+        }
+        let all = begun
+            .iter()
+            .chain(born.iter().map(|(_, timeline)| timeline));
+        let histories: Vec<_> = all
+            .filter_map(|&timeline| self.timelines.history(timeline))
+            .collect();
+        begun.sort_unstable();
+        begun.retain(|&timeline| {
+            let mut others = histories.iter().filter(|other| other.timeline != timeline);
+            !others.any(|other| other.contains(timeline))
+        });
+        Ok(begun)
+    }
+
+    /// Whether a timeline without WAL had left its parent by a moment, as far as is known: the last that was committed
+    /// before it did is older.
+    async fn parted_before(
+        &self,
+        timeline: TimelineId,
+        moment: Timestamp,
+    ) -> Result<bool, ArchiveError> {
+        let Some((parent, switch)) = self.timelines.beginning(timeline) else {
+            return Ok(true);
+        };
+        let way = self.wal.way(self.timelines, parent);
+        let last = self.wal.number_at(Lsn(switch.0.saturating_sub(1)));
+        for number in (0..=last).rev().take(BEGINNING_SEGMENTS) {
+            let segment = way.segment(number)?;
+            if !self.wal.missing(&[segment])?.is_empty() {
+                continue;
+            }
+            let times = readable(SegmentTimes::read(self.repository, segment).await)?;
+            let before = times.and_then(|times| times.last_commit_before(switch));
+            if let Some(before) = before {
+                return Ok(before < moment);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A timeline that has no WAL yet, beside another one.
+    fn beside(&self, timeline: TimelineId, begun: TimelineId) -> Option<OtherBranch> {
+        let (_, parted_at) = self.timelines.common(timeline, begun)?;
+        Some(OtherBranch {
+            timeline: begun,
+            parted_at,
+            own_from: None,
+            needed_by_child: None,
+            last: None,
+        })
+    }
+
+    /// The segment in which a timeline was left, if what comes before in it is nowhere else: the child has not archived
+    /// its copy.
+    fn needed_by_child(
+        &self,
+        left_at: Lsn,
+        child: TimelineId,
+    ) -> Result<Option<SegmentName>, ArchiveError> {
+        let number = self.wal.number_at(left_at);
+        let way = self.wal.way(self.timelines, child);
+        let own = way.segment(number)?;
+        let is_missing = way.begin(number) < left_at && !self.wal.missing(&[own])?.is_empty();
+        Ok(is_missing.then_some(own))
     }
 
     fn has_content(&self, timeline: TimelineId) -> bool {

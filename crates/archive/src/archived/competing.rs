@@ -27,6 +27,7 @@ pub(crate) async fn competing<B: BranchBackup>(
     let wal = ArchivedWal::of(listing, segment_size_bytes);
     let mut candidates: BTreeSet<TimelineId> = wal.timelines().collect();
     candidates.extend(backups.iter().map(|backup| backup.stop().timeline));
+    candidates.extend(timelines.known());
     let is_lost = !timelines
         .without_history(candidates.iter().copied())
         .is_empty();

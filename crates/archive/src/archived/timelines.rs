@@ -151,13 +151,10 @@ impl Timelines {
     }
 
     /// The timeline that PostgreSQL calls `latest` when it starts from this one: it asks for the
-    /// history of each following number until there is none (`findNewestTimeLine`).
+    /// history of each following number until there is none (`findNewestTimeLine`), and a number below others is taken.
     pub(crate) fn newest_from(&self, start: TimelineId) -> TimelineId {
-        let following = (start.0..u32::MAX).map(|id| TimelineId(id + 1));
-        following
-            .take_while(|id| self.histories.contains_key(id))
-            .last()
-            .unwrap_or(start)
+        let newest = self.histories.keys().next_back().copied();
+        newest.map_or(start, |newest| newest.max(start))
     }
 
     /// Whether a history on `timeline` passes the position on `ancestor`, or is still on it.

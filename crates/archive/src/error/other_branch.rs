@@ -15,6 +15,9 @@ pub struct OtherBranch {
     pub parted_at: Lsn,
     /// The segment of its own in which it parts, where the one followed descends from it.
     pub own_from: Option<SegmentName>,
+    /// The segment of the one followed that is not archived yet, where the other one's has to stay until then: what
+    /// comes before they part is nowhere else.
+    pub needed_by_child: Option<SegmentName>,
     /// Its last commit or backup after that, as far as it can be read.
     pub last: Option<Timestamp>,
 }

@@ -2,7 +2,7 @@
 //!
 //! A restored copy that archives into the same repository must not push the backups of production
 //! out of it, and after a failover the old timeline must not keep its own for ever. Where a restore would
-//! ask which of two timelines with WAL is meant, both are alive.
+//! ask which of two timelines is meant, both are alive, and so is one of which only the history is archived.
 
 use std::collections::BTreeMap;
 
@@ -76,6 +76,17 @@ fn activities(facts: &ClusterFacts, own: &[&Finished]) -> BTreeMap<TimelineId, A
     }
     for backup in own {
         add(backup.stop.timeline, backup.stop.time);
+    }
+    // One that has begun, and whose first segment is not full yet.
+    for entry in &facts.wal {
+        if let Ok(WalFileName::History(timeline)) = entry.name.parse() {
+            let time = time_of(entry.modified);
+            let activity = Activity {
+                first: time,
+                last: time,
+            };
+            activities.entry(timeline).or_insert(activity);
+        }
     }
     activities
 }

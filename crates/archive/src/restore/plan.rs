@@ -10,6 +10,7 @@ mod forks;
 
 use std::collections::BTreeSet;
 
+use jiff::{SignedDuration, Timestamp};
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, Repository};
@@ -210,13 +211,7 @@ impl<'a> Planner<'a> {
         }
         let mut candidates: Vec<TimelineId> = self.wal.timelines().collect();
         candidates.extend(self.records.iter().map(|record| record.stop.timeline));
-        // What has begun and has no WAL yet matters to what is restored of all there is.
-        if matches!(
-            self.target(),
-            RecoveryTarget::Latest | RecoveryTarget::Time(_)
-        ) {
-            candidates.extend(self.timelines.known());
-        }
+        candidates.extend(self.timelines.known());
         candidates.sort();
         candidates.dedup();
         if let Some(BackupRecord { stop, .. }) = asked {
@@ -233,22 +228,25 @@ impl<'a> Planner<'a> {
             backups: &self.records,
             stored: &self.stored,
         };
-        let choice = branches.choose(&candidates, moment).await?;
-        let Some(mut choice) = choice else {
+        let choice = match self.target() {
+            RecoveryTarget::Latest | RecoveryTarget::Time(_) => {
+                branches.choose(&candidates, moment).await?
+            }
+            RecoveryTarget::Immediate => branches.choose_with_wal(&candidates).await?,
+            // It may be before what has begun and has no WAL yet, in WAL of the timeline that was left.
+            RecoveryTarget::Lsn(_) | RecoveryTarget::Name(_) | RecoveryTarget::Xid(_) => {
+                let mut choice = branches.choose_with_wal(&candidates).await?;
+                if let Some(choice) = &mut choice {
+                    let beside = branches.begun_beside(&candidates, choice.timeline).await?;
+                    choice.competing.extend(beside);
+                }
+                choice
+            }
+        };
+        let Some(choice) = choice else {
             let reason = "no timeline of the archive existed at the target".to_owned();
             return Err(ArchiveError::NoBackup(reason));
         };
-        let is_place = matches!(
-            self.target(),
-            RecoveryTarget::Lsn(_) | RecoveryTarget::Name(_) | RecoveryTarget::Xid(_)
-        );
-        if is_place && asked.is_none() {
-            candidates.extend(self.timelines.known());
-            let begun = branches.begun(&candidates, None);
-            choice
-                .competing
-                .extend(begun.and_then(|begun| self.beside(&choice, begun)));
-        }
         let apart_at = choice.competing.iter().map(|other| other.parted_at).min();
         match (apart_at, self.target()) {
             (None, _) => Ok(choice),
@@ -259,9 +257,7 @@ impl<'a> Planner<'a> {
                 Ok(choice)
             }
             // Seen when the target is found.
-            (Some(_), RecoveryTarget::Name(_) | RecoveryTarget::Xid(_)) if asked.is_none() => {
-                Ok(choice)
-            }
+            (Some(_), RecoveryTarget::Name(_) | RecoveryTarget::Xid(_)) => Ok(choice),
             (Some(_), _) => Err(self.competing(&choice)),
         }
     }
@@ -277,14 +273,23 @@ impl<'a> Planner<'a> {
         if target > apart_at || !self.options.recovery.inclusive {
             return Ok(target <= apart_at);
         }
-        let way = self.wal.way(&self.timelines, choice.timeline);
-        let number = way.number_at(Lsn(apart_at.0.saturating_sub(1)));
-        if way.number_at(target) + 1 < number {
+        let number = self.wal.number_at(Lsn(apart_at.0.saturating_sub(1)));
+        if self.wal.number_at(target) + 1 < number {
             return Ok(true);
         }
-        let read = read_segment(self.repository, way.segment(number)?).await;
-        let last_common = readable(read)?.and_then(|content| last_record(&content, apart_at));
-        Ok(last_common.is_some_and(|last_common| target <= last_common))
+        // One that has no WAL yet has not got its copy of the segment.
+        let others = choice.competing.iter().map(|other| other.timeline);
+        for timeline in std::iter::once(choice.timeline).chain(others) {
+            let segment = self.wal.way(&self.timelines, timeline).segment(number)?;
+            if !self.wal.missing(&[segment])?.is_empty() {
+                continue;
+            }
+            let read = readable(read_segment(self.repository, segment).await)?;
+            if let Some(last_common) = read.and_then(|content| last_record(&content, apart_at)) {
+                return Ok(target <= last_common);
+            }
+        }
+        Ok(false)
     }
 
     /// A timeline that was asked for has to be known, with everything on the way to it.
@@ -310,7 +315,7 @@ impl<'a> Planner<'a> {
         let newest = self.timelines.newest_from(timeline);
         let next = TimelineId(newest.0.saturating_add(1));
         let is_absent = |of: &&TimelineId| self.timelines.unreadable(**of).is_none();
-        let mut asked = lost.iter().filter(|of| [timeline, next].contains(of));
+        let mut asked = lost.iter().filter(|of| (timeline..=next).contains(of));
         match asked.find(is_absent) {
             Some(&of) => Err(self.history_lost(vec![of])),
             None => Ok(()),
@@ -338,35 +343,15 @@ impl<'a> Planner<'a> {
     async fn backup(&self, choice: &Choice) -> Result<(BackupRecord, Option<Found>), ArchiveError> {
         let goal = choice.timeline;
         if let Some(asked) = &self.asked {
-            return match self.obstacle(asked, goal, None) {
-                None => {
-                    backup_objects::check_with_referred(self.repository, asked).await?;
-                    Ok((asked.clone(), None))
-                }
-                Some(obstacle) => {
-                    let label = &asked.label;
-                    Err(ArchiveError::NoBackup(format!("{label} {obstacle}")))
-                }
-            };
+            if let Some(obstacle) = self.obstacle(asked, goal, None) {
+                let label = &asked.label;
+                return Err(ArchiveError::NoBackup(format!("{label} {obstacle}")));
+            }
+            backup_objects::check_with_referred(self.repository, asked).await?;
+            let found = self.found(choice, std::slice::from_ref(asked)).await?;
+            return Ok((asked.clone(), found));
         }
-        let found = match self.wanted() {
-            None => None,
-            Some(wanted) => match self.find(&wanted, choice).await {
-                // It may be on another one.
-                Err(ArchiveError::TargetNotFound { .. }) if !choice.competing.is_empty() => {
-                    return Err(self.competing(choice));
-                }
-                found => Some(found?),
-            },
-        };
-        if let Some(found) = &found
-            && choice
-                .competing
-                .iter()
-                .any(|other| found.lsn > other.parted_at)
-        {
-            return Err(self.competing(choice));
-        }
+        let found = self.found(choice, &self.records).await?;
         let mut obstacles = Vec::new();
         let mut passed_over = Vec::new();
         for listed in self.listed.iter().rev() {
@@ -393,6 +378,35 @@ impl<'a> Planner<'a> {
         }
         obstacles.append(&mut passed_over);
         Err(ArchiveError::NoBackup(obstacles.join("; ")))
+    }
+
+    /// Where a transaction or a restore point is that is the target: on what the timelines have in common that may be
+    /// meant.
+    async fn found(
+        &self,
+        choice: &Choice,
+        records: &[BackupRecord],
+    ) -> Result<Option<Found>, ArchiveError> {
+        let Some(wanted) = self.wanted() else {
+            return Ok(None);
+        };
+        let found = match self.find(&wanted, choice, records).await {
+            // It may be on another one.
+            Err(ArchiveError::TargetNotFound { .. }) if !choice.competing.is_empty() => {
+                return Err(self.competing(choice));
+            }
+            found => found?,
+        };
+        // A record that begins where they part is of one of them. Where it is not replayed, that makes no difference.
+        let is_replayed = self.options.recovery.inclusive;
+        let is_after = |other: &OtherBranch| match is_replayed {
+            true => found.lsn >= other.parted_at,
+            false => found.lsn > other.parted_at,
+        };
+        match choice.competing.iter().any(is_after) {
+            true => Err(self.competing(choice)),
+            false => Ok(Some(found)),
+        }
     }
 
     /// Whether a backup that cannot be read may be one that the target wants: its label tells
@@ -471,12 +485,17 @@ impl<'a> Planner<'a> {
 
     /// Looks for the target from the newest backup's WAL back to the oldest's. PostgreSQL stops at
     /// the first that it meets after a backup, so there must not be two.
-    async fn find(&self, wanted: &Wanted, choice: &Choice) -> Result<Found, ArchiveError> {
+    async fn find(
+        &self,
+        wanted: &Wanted,
+        choice: &Choice,
+        records: &[BackupRecord],
+    ) -> Result<Found, ArchiveError> {
         let goal = choice.timeline;
         let way = self.wal.way(&self.timelines, goal);
         let mut before = None;
         let mut hole = None;
-        for record in self.records.iter().rev() {
+        for record in records.iter().rev() {
             if self.obstacle(record, goal, None).is_some() {
                 continue;
             }
@@ -521,6 +540,16 @@ impl<'a> Planner<'a> {
         })
     }
 
+    /// The latest time at which what ended is restored: PostgreSQL counts in microseconds.
+    fn last_included(&self, target: Timestamp) -> Timestamp {
+        match self.options.recovery.inclusive {
+            true => target,
+            false => target
+                .checked_sub(SignedDuration::from_micros(1))
+                .unwrap_or(target),
+        }
+    }
+
     /// Refuses a target that the archived WAL does not reach; returns where that WAL ends, and where the recovery is
     /// expected to.
     async fn check_reach(
@@ -555,7 +584,7 @@ impl<'a> Planner<'a> {
             }
             RecoveryTarget::Lsn(lsn) => *lsn <= end.last_record,
             RecoveryTarget::Time(time) => {
-                let way: &Way<'_> = &way;
+                let (time, way): (_, &Way<'_>) = (&self.last_included(*time), &way);
                 let (repository, from) = (self.repository, backup.stop);
                 let wal = (repository, &self.listed_wal);
                 if self.asked.is_none() {
@@ -568,7 +597,7 @@ impl<'a> Planner<'a> {
                 clock_steps::warn_of_backups(backup, others, *time);
                 last_segments::has_transaction_after(packed, way, &reach, from, *time).await?
             }
-            // Found already, or left to the server with a backup that was asked for.
+            // Found already.
             RecoveryTarget::Name(_) | RecoveryTarget::Xid(_) => {
                 found.is_some() || reach.hole.is_none()
             }

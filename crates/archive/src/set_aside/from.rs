@@ -13,6 +13,7 @@ use super::content::{PackedHashes, archived};
 use super::label::choose_label;
 use super::order::histories_last;
 use super::{Move, describe, of_timelines, refuse_backups, refuse_unknown_descent, timelines_of};
+use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::stored_wal::StoredWal;
 use crate::archived::timelines::Timelines;
 use crate::archived::wal_index;
@@ -83,6 +84,7 @@ pub async fn plan_set_aside_from(
         }
     }
     refuse_unknown_descent(from.timeline, &timelines)?;
+    refuse_only_copy(&part, &listing, &timelines)?;
     let needs = |segment: SegmentName| part.has(segment) || whole.contains(&segment.timeline);
     let what = format!("timeline {} from {from} on", from.timeline);
     refuse_backups(repository, &what, needs).await?;
@@ -113,6 +115,37 @@ pub async fn plan_set_aside_from(
         from: Some(from),
         copied: has_history.then_some(history),
     })
+}
+
+/// Refuses to move what a timeline that left it there needs from before that, and has not archived itself.
+fn refuse_only_copy(
+    part: &Part,
+    listing: &[WalEntry],
+    timelines: &Timelines,
+) -> Result<(), ArchiveError> {
+    let size = part.segment_size_bytes;
+    let wal = ArchivedWal::of(listing, size);
+    let begin = part.from.range(size)?.start;
+    for child in timelines.known() {
+        let Some((parent, switch)) = timelines.beginning(child) else {
+            continue;
+        };
+        let own = SegmentName {
+            timeline: child,
+            ..part.from
+        };
+        let leaves_within =
+            parent == part.from.timeline && begin < switch && wal.number_at(switch) == part.number;
+        if leaves_within && !wal.missing(&[own])?.is_empty() {
+            return Err(ArchiveError::Request(format!(
+                "timeline {child} left timeline {parent} at {switch}, in {}, and has not archived its own {own} yet: what \
+                 comes before that position is nowhere else. Let the server of timeline {child} archive it (walzip check \
+                 there), and repeat this, or begin with the segment after it",
+                part.from
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Nothing is left to be moved: either that was done, or there never was anything.

@@ -111,6 +111,21 @@ impl SegmentTimes {
         })
     }
 
+    /// The latest commit before this position.
+    pub(crate) fn last_commit_before(&self, position: Lsn) -> Option<Timestamp> {
+        let before = self.timed.iter().filter(|timed| timed.lsn < position);
+        let is_commit = |timed: &&Timed| {
+            matches!(
+                timed.record,
+                TimedRecord::TransactionEnd {
+                    committed: true,
+                    ..
+                }
+            )
+        };
+        before.filter(is_commit).filter_map(Timed::time).max()
+    }
+
     /// The times of the commits from this position on.
     pub(crate) fn commits_from(&self, position: Lsn) -> Vec<Option<Timestamp>> {
         let later = self.timed.iter().filter(|timed| timed.lsn >= position);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use walzip_archive::get::early_end;
-use walzip_archive::get::{FoundWal, Got};
+use walzip_archive::get::{FoundWal, Got, deliver_taken_number};
 use walzip_archive::restore::RecoveryTarget;
 use walzip_archive::{ArchiveError, ExpectedEnd};
 use walzip_pgformat::Lsn;
@@ -35,6 +35,9 @@ use crate::{running_as_root, runtime};
 /// of a recovery that "walzip restore" has planned, also decodes segments that follow, up to 256 MiB,
 /// leaves them for the next calls, and a worker in the background goes on from there. They meet in the spool directory, or where there is none, in walzip-UID in the
 /// directory for temporary files.
+///
+/// A timeline that was set aside leaves a number below others. Asked for its history, the archive gives one of
+/// comments alone, so that no server takes the number again, or stops there in its search for the newest timeline.
 ///
 /// "walzip restore" says with --expected-end where the recovery is expected to end. Where PostgreSQL ends it before,
 /// since a segment does not continue the one before it, the answer to its question for the next timeline is an error,
@@ -104,6 +107,11 @@ impl EndArgs {
             place(asked) == place(own) && asked.timeline < own.timeline
         });
         if !is_older {
+            return Ok(());
+        }
+        // Once the younger timeline is set aside, the older one's are right.
+        let history = WalFileName::History(own.timeline).to_string();
+        if !runtime::block_on(sources.have(asked, &history))? {
             return Ok(());
         }
         let directory = asked.data_directory.as_deref();
@@ -201,6 +209,13 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
                 call.gave(following.unwrap_or_default());
             }
             Ok(())
+        }
+        Got::NumberTaken => {
+            tracing::info!(
+                "{} is not in the archive, and the history of a later timeline is: its number counts as taken",
+                asked.name
+            );
+            Ok(deliver_taken_number(&asked.destination)?)
         }
         Got::NotFound => {
             refuse_early_end(&asked, &sources)?;

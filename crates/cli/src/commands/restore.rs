@@ -396,13 +396,15 @@ fn report_left_out(out: &mut impl Write, restored: &Restored) -> std::io::Result
     let oids = oids.collect::<Vec<_>>().join(", ");
     writeln!(
         out,
-        "  SELECT format('ALTER DATABASE %I IS_TEMPLATE false', datname) FROM pg_database WHERE oid IN ({oids}) AND datistemplate \\gexec\n  \
+        "  DELETE FROM pg_subscription WHERE subdbid IN ({oids});\n  \
+         SELECT format('ALTER DATABASE %I IS_TEMPLATE false', datname) FROM pg_database WHERE oid IN ({oids}) AND datistemplate \\gexec\n  \
          SELECT format('DROP DATABASE %I', datname) FROM pg_database WHERE oid IN ({oids}) \\gexec"
     )?;
     writeln!(
         out,
-        "  ALTER SYSTEM RESET ignore_invalid_pages;\n\
-         the server's log warns of pages that the replay did not find: all have to be of the \
+        "  ALTER SYSTEM RESET ignore_invalid_pages; ALTER SYSTEM RESET max_logical_replication_workers;\n\
+         and restart the server. A prepared transaction keeps its database from being dropped: stop the server, remove \
+         pg_twophase/XID (its number in hexadecimal, from pg_prepared_xacts), and start it. The server's log warns of pages that the replay did not find: all have to be of the \
          databases that are left out"
     )
 }

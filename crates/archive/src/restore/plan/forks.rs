@@ -4,26 +4,13 @@ use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::SegmentName;
 
 use super::Planner;
-use crate::archived::branches::Choice;
 use crate::backups::backup_record::BackupRecord;
 use crate::error::ArchiveError;
-use crate::error::other_branch::OtherBranch;
 use crate::restore::target::{RecoveryTarget, TargetTimeline};
 use crate::wal::expected_end::ExpectedEnd;
 use crate::wal::wal_end::WalEnd;
 
 impl Planner<'_> {
-    /// A timeline that has no WAL yet, beside the one that was chosen: where they have parted, either may be meant.
-    pub(super) fn beside(&self, choice: &Choice, begun: TimelineId) -> Option<OtherBranch> {
-        let (_, parted_at) = self.timelines.common(choice.timeline, begun)?;
-        Some(OtherBranch {
-            timeline: begun,
-            parted_at,
-            own_from: None,
-            last: None,
-        })
-    }
-
     /// The first segment that a timeline has for itself, where it is not archived yet: the recovery must not get an older
     /// timeline's in its place.
     pub(super) fn own_from(

@@ -12,7 +12,7 @@ use crate::clusters::site::{Site, said, succeed};
 const MAJOR: u32 = 15;
 
 /// Commits a row, and says when.
-fn write(server: &Server, body: &str) -> String {
+pub fn write(server: &Server, body: &str) -> String {
     server.sql(&format!("INSERT INTO note VALUES ('{body}')"));
     let time = server.sql("SELECT clock_timestamp()");
     // WAL says to the second when a timeline was born.
@@ -20,7 +20,7 @@ fn write(server: &Server, body: &str) -> String {
     time
 }
 
-fn promoted<'a>(site: &'a Site, name: &'a str, arguments: &[&str]) -> Server<'a> {
+pub fn promoted<'a>(site: &'a Site, name: &'a str, arguments: &[&str]) -> Server<'a> {
     let output = restore(site, name, arguments);
     assert!(output.status.success(), "{}", said(&output));
     let server = Server::on(site, name);
@@ -29,12 +29,12 @@ fn promoted<'a>(site: &'a Site, name: &'a str, arguments: &[&str]) -> Server<'a>
     server
 }
 
-fn rows(server: &Server) -> String {
+pub fn rows(server: &Server) -> String {
     server.sql("SELECT string_agg(body, ' ' ORDER BY body) FROM note")
 }
 
 /// The objects of the WAL whose names begin so.
-fn objects(site: &Site, prefix: &str) -> Vec<PathBuf> {
+pub fn objects(site: &Site, prefix: &str) -> Vec<PathBuf> {
     let mut directories = vec![site.repository().join("wal")];
     let mut found = Vec::new();
     while let Some(directory) = directories.pop() {

@@ -25,6 +25,7 @@ mod kills;
 mod long_segments;
 mod minimal_wal;
 mod moving_backup;
+mod numbers;
 mod object_store;
 mod one_database;
 mod packs;

@@ -1,0 +1,265 @@
+//! Numbers of timelines that are taken: by a history without WAL, and by what was set aside.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::clusters::branches::{primary, restore, restored_rows};
+use crate::clusters::forks::{objects, promoted, rows, write};
+use crate::clusters::server::Server;
+use crate::clusters::site::{Site, said, succeed};
+
+const MAJOR: u32 = 15;
+const PRESERVE: [&str; 2] = ["--archive-mode", "preserve"];
+
+#[track_caller]
+fn refused(site: &Site, target: &[&str]) -> String {
+    let output = restore(site, "refused", target);
+    assert_eq!(output.status.code(), Some(110), "{}", said(&output));
+    said(&output)
+}
+
+/// A server of a timeline of which no segment is full yet.
+fn begun<'a>(site: &'a Site, name: &'a str, timeline: u32) -> Server<'a> {
+    let history = format!("{timeline:08X}.history");
+    let server = promoted(
+        site,
+        name,
+        &[&PRESERVE[..], &["--target-timeline", "1"]].concat(),
+    );
+    while objects(site, &history).is_empty() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    server
+}
+
+/// A stray copy has timeline 2, its original's successor timeline 3, and 2 is put away.
+fn with_a_gap(site: &Site) -> Server<'_> {
+    let primary = primary(site);
+    write(&primary, "1-common");
+    primary.archive_everything();
+    let stray = promoted(site, "stray", &PRESERVE);
+    write(&stray, "2-stray");
+    stray.archive_everything();
+    stray.stop();
+    primary.stop();
+    let successor = begun(site, "successor", 3);
+    write(&successor, "3-production");
+    successor.archive_everything();
+    succeed(&mut site.walzip(&["timeline", "set-aside", "2", "--confirm"]));
+    successor
+}
+
+/// Production was promoted, and a copy of what was before it archives, with a higher number.
+#[test]
+fn production_with_a_history_only_is_not_passed_over_for_a_copy() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let primary = primary(&site);
+    let before = write(&primary, "1-common");
+    write(&primary, "2-common");
+    primary.archive_everything();
+    primary.stop();
+    let production = begun(&site, "production", 2);
+    let after = write(&production, "3-production");
+    let copy = begun(&site, "copy", 3);
+    write(&copy, "4-copy");
+    copy.archive_everything();
+    succeed(&mut copy.walzip(&["backup"]));
+
+    let told = refused(&site, &[]);
+    assert!(told.contains("--target-timeline 2"), "{told}");
+    let output = restore(&site, "refused", &["--target-time", &after]);
+    assert_eq!(output.status.code(), Some(112), "{}", said(&output));
+    let at = ["--target-time", &before];
+    assert_eq!(restored_rows(&site, &at), "1-common");
+    let info = succeed(&mut copy.walzip(&["info"]));
+    assert!(info.contains("timelines 2 and 3 went on"), "{info}");
+
+    let expire = ["expire", "--retention-full", "1", "--confirm"];
+    let output = site.walzip(&expire).output().expect("walzip runs");
+    assert!(
+        said(&output).contains("removed: backups 0"),
+        "{}",
+        said(&output)
+    );
+    production.archive_everything();
+    let of_production = ["--target-timeline", "2"];
+    assert_eq!(
+        restored_rows(&site, &of_production),
+        "1-common 2-common 3-production"
+    );
+}
+
+/// Two failovers within one segment, and the first server is still there.
+#[test]
+fn a_timeline_that_was_left_within_its_first_segment_is_not_taken_for_its_parent() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let primary = primary(&site);
+    write(&primary, "1-common");
+    primary.archive_everything();
+    let second = begun(&site, "second", 2);
+    let then = write(&second, "2-second");
+    second.sql("ALTER SYSTEM SET recovery_target_timeline = 'latest'");
+    second.crash();
+    fs::write(second.data().join("standby.signal"), "").expect("written");
+    site.hand_over(&second.data().join("standby.signal"));
+    second.start(&[]);
+    second.sql("SELECT pg_promote()");
+    second.wait_until("SELECT NOT pg_is_in_recovery()");
+    write(&second, "3-third");
+    second.archive_everything();
+    let of_second = objects(&site, "0000000200000000");
+    let is_partial = |path: &PathBuf| path.to_string_lossy().contains(".partial");
+    assert!(of_second.iter().all(is_partial), "{of_second:?}");
+    write(&primary, "4-of-the-first");
+    primary.archive_everything();
+
+    let told = refused(&site, &["--target-time", &then]);
+    assert!(told.contains("timeline 2"), "{told}");
+    let at = ["--target-timeline", "3", "--target-time", &then];
+    assert_eq!(restored_rows(&site, &at), "1-common 2-second");
+}
+
+#[test]
+fn a_number_that_was_set_aside_is_in_nobodys_way_and_is_not_taken_again() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let successor = with_a_gap(&site);
+    let all = "1-common 3-production";
+    assert_eq!(restored_rows(&site, &[]), all);
+    assert_eq!(restored_rows(&site, &["--target-timeline", "latest"]), all);
+    let output = restore(&site, "waiting", &["--standby"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let waiting = Server::on(&site, "waiting");
+    waiting.start(&[]);
+    waiting.wait_until("SELECT count(*) = 2 FROM note");
+    write(&successor, "4-later");
+    successor.archive_everything();
+    waiting.wait_until("SELECT count(*) = 3 FROM note");
+    waiting.stop();
+    successor.stop();
+
+    let undone = begun(&site, "undone", 4);
+    assert_eq!(rows(&undone), "1-common");
+    assert!(
+        objects(&site, "00000002.history")
+            .iter()
+            .all(|path| { path.components().any(|part| part.as_os_str() == "aside") })
+    );
+    // A server that archives all that it is given.
+    let taken = waiting.data().join("pg_wal/00000002.history");
+    assert!(
+        fs::read_to_string(&taken)
+            .expect("there")
+            .starts_with("# walzip")
+    );
+    let before = objects(&site, "").len();
+    succeed(undone.walzip(&["archive-push"]).arg(&taken));
+    assert_eq!(objects(&site, "").len(), before);
+}
+
+/// The stray's history is all that a standby knew of its timeline.
+#[test]
+fn a_standby_goes_on_when_the_timeline_is_set_aside_that_it_waited_for() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let primary = primary(&site);
+    write(&primary, "1-common");
+    primary.archive_everything();
+    let stray = begun(&site, "stray", 2);
+    stray.crash();
+    let output = restore(&site, "waiting", &["--standby"]);
+    assert!(
+        said(&output).contains("timeline 2 left timeline 1 at"),
+        "{}",
+        said(&output)
+    );
+    write(&primary, "2-production");
+    primary.archive_everything();
+    succeed(&mut site.walzip(&["timeline", "set-aside", "2", "--confirm"]));
+    let waiting = Server::on(&site, "waiting");
+    waiting.start(&[]);
+    waiting.wait_until("SELECT count(*) = 2 FROM note");
+    assert_eq!(rows(&waiting), "1-common 2-production");
+}
+
+/// What comes before the fork in its segment is nowhere else.
+#[test]
+fn the_only_copy_of_what_was_before_a_promotion_is_not_set_aside() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let primary = primary(&site);
+    write(&primary, "1-common");
+    primary.sql("SELECT pg_create_restore_point('fork')");
+    write(&primary, "2-of-the-old-one");
+    primary.archive_everything();
+    let name = ["--target-name", "fork"];
+    let production = promoted(&site, "production", &[&PRESERVE[..], &name].concat());
+    write(&production, "3-production");
+    while objects(&site, "00000002.history").is_empty() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let told = refused(&site, &[]);
+    assert!(
+        told.contains("can be put away once 0000000200000000"),
+        "{told}"
+    );
+    let history = fs::read_to_string(production.data().join("pg_wal/00000002.history"));
+    let history = history.expect("there");
+    let lsn = history.split_whitespace().nth(1).expect("a position");
+    let segment = production.sql(&format!(
+        "SELECT '00000001' || substr(pg_walfile_name('{lsn}'), 9)"
+    ));
+    let aside = [
+        "timeline",
+        "set-aside",
+        "1",
+        "--from",
+        &segment,
+        "--confirm",
+    ];
+    let output = site.walzip(&aside).output().expect("walzip runs");
+    assert_eq!(output.status.code(), Some(31), "{}", said(&output));
+    assert!(said(&output).contains("nowhere else"), "{}", said(&output));
+    production.archive_everything();
+    primary.stop();
+    succeed(&mut site.walzip(&aside));
+    assert_eq!(restored_rows(&site, &[]), "1-common 3-production");
+}
+
+/// A backup that was asked for says nothing of what comes after it.
+#[test]
+fn a_target_after_a_backup_that_was_asked_for_is_looked_for_like_any_other() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let primary = primary(&site);
+    write(&primary, "1-common");
+    primary.sql("SELECT pg_create_restore_point('twice')");
+    primary.archive_everything();
+    let info = succeed(&mut primary.walzip(&["info", "--json"]));
+    let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
+    let label = info["backups"][0]["label"].as_str().expect("a label");
+    let backup = ["--backup", label];
+    let once = [&backup[..], &["--target-name", "twice"]].concat();
+    assert_eq!(restored_rows(&site, &once), "1-common");
+    for (target, code) in [
+        (["--target-name", "nowhere"], 112),
+        (["--target-xid", "999999"], 112),
+    ] {
+        let output = restore(&site, "refused", &[backup, target].concat());
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+    }
+    succeed(&mut primary.walzip(&["backup"]));
+    primary.sql("SELECT pg_create_restore_point('twice')");
+    primary.archive_everything();
+    let output = restore(&site, "refused", &once);
+    assert!(
+        said(&output).contains("more than once"),
+        "{}",
+        said(&output)
+    );
+
+    write(&primary, "2-last");
+    primary.archive_everything();
+    let info = succeed(&mut primary.walzip(&["info", "--json"]));
+    let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
+    let last = info["wal"][0]["restorable_to"]["last_transaction"].as_str();
+    let at = ["--target-time", last.expect("a time"), "--target-exclusive"];
+    assert_eq!(restored_rows(&site, &at), "1-common");
+}
