@@ -9,6 +9,7 @@ mod expired;
 mod notes;
 mod packs;
 mod promised;
+mod seen;
 mod wal;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +34,7 @@ use crate::verify::promised::Promised;
 use expired::without_expired;
 pub(crate) use notes::LastVerified;
 use notes::{Note, Notes};
-use wal::MinimalWal;
+use seen::MinimalWal;
 
 /// How to verify.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@
 //! not archived.
 
 mod forks;
+mod found;
 
 use std::collections::BTreeSet;
 
@@ -29,7 +30,7 @@ use crate::backups::backup_record::{BackupRecord, ListedBackup};
 use crate::error::ArchiveError;
 use crate::error::other_branch::OtherBranch;
 use crate::packs::is_damage;
-use crate::restore::wal_search::{self, Found, Wanted};
+use crate::restore::wal_search::Found;
 use crate::restore::{clock_steps, last_segments};
 use crate::wal::expected_end::ExpectedEnd;
 use crate::wal::wal_end::WalEnd;
@@ -380,35 +381,6 @@ impl<'a> Planner<'a> {
         Err(ArchiveError::NoBackup(obstacles.join("; ")))
     }
 
-    /// Where a transaction or a restore point is that is the target: on what the timelines have in common that may be
-    /// meant.
-    async fn found(
-        &self,
-        choice: &Choice,
-        records: &[BackupRecord],
-    ) -> Result<Option<Found>, ArchiveError> {
-        let Some(wanted) = self.wanted() else {
-            return Ok(None);
-        };
-        let found = match self.find(&wanted, choice, records).await {
-            // It may be on another one.
-            Err(ArchiveError::TargetNotFound { .. }) if !choice.competing.is_empty() => {
-                return Err(self.competing(choice));
-            }
-            found => found?,
-        };
-        // A record that begins where they part is of one of them. Where it is not replayed, that makes no difference.
-        let is_replayed = self.options.recovery.inclusive;
-        let is_after = |other: &OtherBranch| match is_replayed {
-            true => found.lsn >= other.parted_at,
-            false => found.lsn > other.parted_at,
-        };
-        match choice.competing.iter().any(is_after) {
-            true => Err(self.competing(choice)),
-            false => Ok(Some(found)),
-        }
-    }
-
     /// Whether a backup that cannot be read may be one that the target wants: its label tells
     /// when it began.
     fn may_serve(&self, label: &BackupLabel) -> bool {
@@ -472,72 +444,6 @@ impl<'a> Planner<'a> {
     fn missing(&self, record: &BackupRecord) -> Result<Option<String>, ArchiveError> {
         let missing = self.wal.missing(&record.required_segments()?)?;
         Ok(missing.first().map(ToString::to_string))
-    }
-
-    fn wanted(&self) -> Option<Wanted> {
-        match self.target() {
-            // WAL has the lower half, and PostgreSQL compares no more.
-            RecoveryTarget::Xid(xid) => Some(Wanted::Transaction(*xid as u32)),
-            RecoveryTarget::Name(name) => Some(Wanted::RestorePoint(name.clone().into_bytes())),
-            _ => None,
-        }
-    }
-
-    /// Looks for the target from the newest backup's WAL back to the oldest's. PostgreSQL stops at
-    /// the first that it meets after a backup, so there must not be two.
-    async fn find(
-        &self,
-        wanted: &Wanted,
-        choice: &Choice,
-        records: &[BackupRecord],
-    ) -> Result<Found, ArchiveError> {
-        let goal = choice.timeline;
-        let way = self.wal.way(&self.timelines, goal);
-        let mut before = None;
-        let mut hole = None;
-        for record in records.iter().rev() {
-            if self.obstacle(record, goal, None).is_some() {
-                continue;
-            }
-            let first = self.wal.number_at(record.start.lsn);
-            let reach = way.reach(first)?;
-            hole = hole.or(reach.hole);
-            let last = reach.last_number.min(before.or(reach.last_number));
-            let segments = (first..last.map_or(first, |last| last + 1)).map(|n| way.segment(n));
-            let segments = segments.collect::<Result<Vec<_>, _>>()?;
-            tracing::info!(
-                "looking for the target in {} segments after backup {}",
-                segments.len(),
-                record.label
-            );
-            let found = wal_search::search(self.repository, segments, wanted).await?;
-            let reachable = found.iter().filter(|found| found.lsn >= record.start.lsn);
-            let reachable: Vec<Found> = reachable.copied().collect();
-            match reachable.as_slice() {
-                [] => {}
-                [one] if one.lsn >= record.stop.lsn => return Ok(*one),
-                // While the backup was taken: an older backup reaches it.
-                [_] => {}
-                [one, other, ..] => {
-                    let (first, second) = (one.lsn, other.lsn);
-                    return Err(ArchiveError::Request(format!(
-                        "the target is in the WAL more than once, at {first} and at {second}: \
-                         --target-lsn names one"
-                    )));
-                }
-            }
-            before = Some(self.wal.number_at(record.stop.lsn));
-        }
-        Err(ArchiveError::TargetNotFound {
-            target: self.target().to_string(),
-            timeline: goal,
-            hole: hole.map(|hole| hole.first.to_string()),
-            superseded: choice
-                .superseded
-                .iter()
-                .map(|other| other.timeline)
-                .collect(),
-        })
     }
 
     /// The latest time at which what ended is restored: PostgreSQL counts in microseconds.

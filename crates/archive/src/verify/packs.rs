@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use walzip_repo::{WalEntry, WalPack};
 
-use super::wal::Seen;
+use super::seen::Seen;
 use super::{Choice, Finding, FindingKind, Part, Verification, VerifyOptions, detail_of};
 use crate::archived::settling;
 use crate::archived::wal_object;

@@ -14,7 +14,7 @@ use crate::backups::backup_record::{BackupRecord, Moment};
 use crate::error::ArchiveError;
 use crate::pins;
 use crate::verify::Part;
-use crate::verify::wal::MinimalWal;
+use crate::verify::seen::MinimalWal;
 
 /// Which backups may have been kept by pins alone.
 #[derive(Debug, Default)]

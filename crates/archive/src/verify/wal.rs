@@ -3,49 +3,17 @@
 use std::collections::BTreeSet;
 
 use futures::StreamExt;
-use walzip_pgformat::Lsn;
-use walzip_pgformat::wal::SegmentEdges;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_repo::{RepoError, Repository, WalEntry};
 
 use super::notes::Note;
+use super::seen::{MinimalWal, Seen};
 use super::{Choice, Finding, FindingKind, Part, Verification, VerifyOptions, detail_of, packs};
-use crate::archived::neighbours::{Neighbours, NotContinued, before_branch};
+use crate::archived::neighbours::{NotContinued, before_branch};
 use crate::archived::stored_wal::StoredWal;
 use crate::archived::timelines;
 use crate::archived::wal_object::{self, Proven};
 use crate::error::ArchiveError;
-
-/// What was seen of files that were proven.
-#[derive(Default)]
-pub(super) struct Seen {
-    /// Those that are whole.
-    pub(super) whole: BTreeSet<String>,
-    /// Those of which no other object has to be read again.
-    pub(super) neighbours: Neighbours,
-    /// Where the server changed to `wal_level = minimal`.
-    pub(super) minimal_wal: Vec<MinimalWal>,
-}
-
-/// A change to `wal_level = minimal`. What a server changes after it is not all in the WAL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct MinimalWal {
-    pub(super) segment: SegmentName,
-    pub(super) lsn: Lsn,
-}
-
-impl Seen {
-    /// Takes a file that was proven.
-    pub(super) fn add(&mut self, name: &str, edges: Option<SegmentEdges>, minimal_wal: &[Lsn]) {
-        self.whole.insert(name.to_owned());
-        self.neighbours.add(name, edges);
-        if let Ok(WalFileName::Segment(segment)) = name.parse() {
-            let found = minimal_wal.iter();
-            self.minimal_wal
-                .extend(found.map(|&lsn| MinimalWal { segment, lsn }));
-        }
-    }
-}
 
 /// Proves the WAL of one cluster; returns where the server changed to `wal_level = minimal`.
 pub(super) async fn verify(

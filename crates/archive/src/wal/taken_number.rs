@@ -33,3 +33,37 @@ pub(crate) fn is_taken(timeline: TimelineId, survey: &WalSurvey) -> bool {
     });
     numbers.any(|other| other > timeline)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+    use walzip_pgformat::timeline_history::TimelineHistory;
+    use walzip_repo::WalEntry;
+
+    #[test]
+    fn a_number_is_taken_below_the_last_one_that_has_a_history() {
+        let history = |name: &str| WalEntry {
+            name: name.to_owned(),
+            size_bytes: 100,
+            modified: SystemTime::UNIX_EPOCH,
+            packed: None,
+        };
+        let survey = WalSurvey {
+            histories: vec![history("00000002.history"), history("00000005.history")],
+            ..WalSurvey::default()
+        };
+        let taken = |number| is_taken(TimelineId(number), &survey);
+        assert!(taken(3) && taken(4));
+        assert!(!taken(5) && !taken(6));
+        assert!(!is_taken(TimelineId(2), &WalSurvey::default()));
+    }
+
+    /// As PostgreSQL reads it.
+    #[test]
+    fn its_history_has_no_ancestors() {
+        let read = TimelineHistory::read(TimelineId(3), history()).expect("a history");
+        assert_eq!(read.ancestors, []);
+        assert!(is_history(history()) && !is_history(b""));
+    }
+}

@@ -183,7 +183,11 @@ fn wal_of_level_minimal_ends_a_recovery_and_a_standby() {
     primary.stop();
     primary.start(&[]);
     primary.archive_everything();
-    succeed(&mut walzip(&primary, &site, &["verify"]));
+    let verified = walzip(&primary, &site, &["verify"]).output();
+    let verified = verified.expect("walzip runs");
+    assert_eq!(verified.status.code(), Some(104), "{}", said(&verified));
+    let told = "a recovery from this backup ends there";
+    assert!(said(&verified).contains(told), "{}", said(&verified));
     primary.stop();
     for (name, arguments) in [("restored", &[][..]), ("standby", &["--standby"])] {
         let copy = restored(&site, name, arguments);
