@@ -56,6 +56,7 @@ use crate::backups::chunks::packed::Packed;
 use crate::backups::chunks::reading;
 use crate::backups::pg_manifest::PgManifest;
 use crate::cluster::choice::ClusterChoice;
+use crate::cluster::placement;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::error::other_branch::OtherBranch;
@@ -284,6 +285,10 @@ async fn take(
     let Some(found) = found else {
         let cluster = repository.cluster();
         return off_the_runtime(move || {
+            let tablespaces = directories.tablespaces.values();
+            for directory in tablespaces.chain([&directories.data]) {
+                placement::check_outside_repositories(directory)?;
+            }
             directories.prepare()?;
             let lock = DirectoryLock::take(&directories.data)?;
             Marker::new(cluster, &directories, None).write(&directories.data)?;

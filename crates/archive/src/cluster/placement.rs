@@ -77,6 +77,23 @@ pub(crate) fn check_surroundings(location: &Location) -> Result<(), ArchiveError
     Ok(())
 }
 
+/// Refuses a directory to restore into that would lie in a repository, whichever it is.
+pub(crate) fn check_outside_repositories(directory: &Path) -> Result<(), ArchiveError> {
+    let real =
+        future_path(directory).map_err(|error| ArchiveError::file("look at", directory, error))?;
+    let repository = real
+        .ancestors()
+        .find(|level| level.join(REPOSITORY_JSON).is_file());
+    match repository {
+        Some(repository) => Err(ArchiveError::AmongClusterFiles(format!(
+            "the directory to restore into, {}, would lie in the repository {}",
+            directory.display(),
+            repository.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Refuses a repository in the directory of a tablespace, or around one.
 pub(crate) fn check_tablespaces<'p>(
     location: &Location,
@@ -319,5 +336,11 @@ mod tests {
         for apart in ["wal", "inner", "not/yet"] {
             assert_eq!(check(apart), None);
         }
+        for within in ["wal", "wal/15/restored"] {
+            let refused = check_outside_repositories(&at(within));
+            let told = refused.expect_err("it is within").to_string();
+            assert!(told.contains("would lie in the repository"), "{told}");
+        }
+        assert!(check_outside_repositories(&at("inner/restored")).is_ok());
     }
 }
