@@ -43,7 +43,10 @@ pub use backups::backup_record::{
 };
 pub use cluster::choice::{ClusterChoice, part};
 pub use coding::members;
-pub use error::{ArchiveError, OccupiedDirectory, other_branch::OtherBranch};
+pub use error::{
+    ArchiveError, OccupiedDirectory,
+    other_branch::{OtherBranch, PutAway},
+};
 pub use get::clock_guard::first_segment_of_replay;
 pub use info::growth::Growth;
 pub use push::archive_status::{Backlog, is_ready};

@@ -10,7 +10,7 @@ use std::io;
 use jiff::tz::TimeZone;
 use walzip_archive::replication::ServerError;
 use walzip_archive::restore::TimeError;
-use walzip_archive::{ArchiveError, OtherBranch};
+use walzip_archive::{ArchiveError, OtherBranch, PutAway};
 use walzip_codec::DecodeError;
 use walzip_pgformat::TimelineId;
 use walzip_repo::{ClusterIdentity, RepoError};
@@ -148,7 +148,7 @@ fn competing(timeline: TimelineId, others: &[OtherBranch]) -> String {
         ));
     }
     for other in others {
-        if let Some(own) = other.needed_by_child {
+        if let PutAway::After(own) = other.put_away() {
             hint.push_str(&format!(
                 " What the server of timeline {} went on with can be put away once {own} is archived: run \"walzip \
                  check\" on the server of timeline {timeline}.",
@@ -162,12 +162,14 @@ fn competing(timeline: TimelineId, others: &[OtherBranch]) -> String {
 /// The command that puts a branch away. The one that is followed needs the beginning of its parent.
 fn set_aside(other: &OtherBranch) -> Option<String> {
     let timeline = other.timeline;
-    match other.own_from {
-        Some(from) => Some(format!(
+    match other.put_away() {
+        PutAway::From(from) => Some(format!(
             "\"walzip timeline set-aside {timeline} --from {from}\""
         )),
-        None if timeline.0 > 1 => Some(format!("\"walzip timeline set-aside {timeline}\"")),
-        None => None,
+        PutAway::Whole if timeline.0 > 1 => {
+            Some(format!("\"walzip timeline set-aside {timeline}\""))
+        }
+        PutAway::Whole | PutAway::After(_) => None,
     }
 }
 

@@ -235,8 +235,8 @@ impl<B: BranchBackup> Branches<'_, B> {
         Ok(begun)
     }
 
-    /// Whether a timeline without WAL had left its parent by a moment, as far as is known: the last that was committed
-    /// before it did is older.
+    /// Whether a timeline without WAL had left its parent by a moment, as far as is known: the last time in the WAL before
+    /// that is older.
     async fn parted_before(
         &self,
         timeline: TimelineId,
@@ -253,7 +253,7 @@ impl<B: BranchBackup> Branches<'_, B> {
                 continue;
             }
             let times = readable(SegmentTimes::read(self.repository, segment).await)?;
-            let before = times.and_then(|times| times.last_commit_before(switch));
+            let before = times.and_then(|times| times.last_before(switch));
             if let Some(before) = before {
                 return Ok(before < moment);
             }

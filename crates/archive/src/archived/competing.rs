@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use walzip_pgformat::TimelineId;
-use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{Repository, WalEntry};
 
 use crate::archived::archived_wal::ArchivedWal;
@@ -11,10 +10,10 @@ use crate::archived::branches::{BranchBackup, Branches};
 use crate::archived::stored_times::StoredTimes;
 use crate::archived::timelines::Timelines;
 use crate::error::ArchiveError;
+use crate::error::other_branch::PutAway;
 
-/// Timelines that went on at the same time, of which a restore asks which is meant. With the segment from which one is
-/// set aside that another one has left.
-pub(crate) type Competing = BTreeMap<TimelineId, Option<SegmentName>>;
+/// Timelines that went on at the same time, of which a restore asks which is meant, and how each is put away.
+pub(crate) type Competing = BTreeMap<TimelineId, PutAway>;
 
 /// Finds them as a restore does: by commits and backups. Nothing where there is no backup to restore, and where a
 /// history is lost, since what leads where is not known then.
@@ -47,6 +46,6 @@ pub(crate) async fn competing<B: BranchBackup>(
         return Ok(Competing::new());
     };
     let others = choice.competing.iter();
-    let others = others.map(|other| (other.timeline, other.own_from));
-    Ok(others.chain([(choice.timeline, None)]).collect())
+    let others = others.map(|other| (other.timeline, other.put_away()));
+    Ok(others.chain([(choice.timeline, PutAway::Whole)]).collect())
 }

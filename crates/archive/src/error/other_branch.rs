@@ -22,6 +22,28 @@ pub struct OtherBranch {
     pub last: Option<Timestamp>,
 }
 
+/// How a timeline is put away that was abandoned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutAway {
+    /// All of it.
+    Whole,
+    /// From this segment on: another one that went on has left it there.
+    From(SegmentName),
+    /// Not before that one has archived this segment.
+    After(SegmentName),
+}
+
+impl OtherBranch {
+    /// How it is put away.
+    pub fn put_away(&self) -> PutAway {
+        match (self.needed_by_child, self.own_from) {
+            (Some(own), _) => PutAway::After(own),
+            (None, Some(from)) => PutAway::From(from),
+            (None, None) => PutAway::Whole,
+        }
+    }
+}
+
 /// What follows "is not the only one that went on".
 pub(super) fn went_on(others: &[OtherBranch]) -> String {
     let other = |other: &OtherBranch| {

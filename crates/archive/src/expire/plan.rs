@@ -8,8 +8,10 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::Serialize;
 use walzip_pgformat::TimelineId;
-use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{AsideLabel, BackupLabel, ClusterIdentity, PackName};
+
+use crate::error::other_branch::PutAway;
 
 /// What `expire` does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -150,13 +152,21 @@ pub struct CompetingTimeline {
     pub timeline: u32,
     /// Where another one has left it: the segment from which what it has for itself is set aside.
     pub set_aside_from: Option<String>,
+    /// The segment of that other one that has to be archived before.
+    pub waits_for: Option<String>,
 }
 
 impl CompetingTimeline {
-    pub(super) fn of((timeline, from): (&TimelineId, &Option<SegmentName>)) -> CompetingTimeline {
+    pub(super) fn of((timeline, put_away): (&TimelineId, &PutAway)) -> CompetingTimeline {
+        let (from, after) = match put_away {
+            PutAway::Whole => (None, None),
+            PutAway::From(from) => (Some(from), None),
+            PutAway::After(own) => (None, Some(own)),
+        };
         CompetingTimeline {
             timeline: timeline.0,
-            set_aside_from: from.as_ref().map(ToString::to_string),
+            set_aside_from: from.map(ToString::to_string),
+            waits_for: after.map(ToString::to_string),
         }
     }
 }

@@ -111,19 +111,10 @@ impl SegmentTimes {
         })
     }
 
-    /// The latest commit before this position.
-    pub(crate) fn last_commit_before(&self, position: Lsn) -> Option<Timestamp> {
+    /// The latest time before this position: what comes after it was written later.
+    pub(crate) fn last_before(&self, position: Lsn) -> Option<Timestamp> {
         let before = self.timed.iter().filter(|timed| timed.lsn < position);
-        let is_commit = |timed: &&Timed| {
-            matches!(
-                timed.record,
-                TimedRecord::TransactionEnd {
-                    committed: true,
-                    ..
-                }
-            )
-        };
-        before.filter(is_commit).filter_map(Timed::time).max()
+        before.filter_map(Timed::time).max()
     }
 
     /// The times of the commits from this position on.

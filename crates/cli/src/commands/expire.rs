@@ -337,12 +337,16 @@ fn warn_of_competing(cluster: &ClusterPlan) {
     for CompetingTimeline {
         timeline,
         set_aside_from,
+        waits_for,
     } in &cluster.competing
     {
         numbers.push(timeline.to_string());
         let from = set_aside_from.as_ref();
         let from = from.map_or_else(String::new, |from| format!(" --from {from}"));
-        ways.push(format!("\"walzip timeline set-aside {timeline}{from}\""));
+        ways.push(match waits_for {
+            None => format!("\"walzip timeline set-aside {timeline}{from}\""),
+            Some(own) => format!("timeline {timeline} once {own} is archived"),
+        });
     }
     tracing::warn!(
         "timelines {} went on at the same time, and which of them is production is not known: the backups of each are \

@@ -11,6 +11,7 @@ use walzip_repo::{AsideLabel, BackupLabel, BackupType, ClusterIdentity, WalEntry
 
 use crate::archived::timelines::Timelines;
 use crate::backups::backup_record::Moment;
+use crate::error::other_branch::PutAway;
 use crate::expire::facts::{ClusterFacts, Finished, Inventory, LabelFacts, LabelState};
 use crate::expire::plan::Plan;
 
@@ -344,7 +345,7 @@ impl Life {
             let both = [production, copy].map(|line| TimelineId(lines[line].id));
             self.inventory.clusters[cluster]
                 .competing
-                .extend(both.map(|timeline| (timeline, None)));
+                .extend(both.map(|timeline| (timeline, PutAway::Whole)));
         }
     }
 

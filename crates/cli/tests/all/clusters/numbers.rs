@@ -201,6 +201,12 @@ fn the_only_copy_of_what_was_before_a_promotion_is_not_set_aside() {
         told.contains("can be put away once 0000000200000000"),
         "{told}"
     );
+    let expire = site.walzip(&["expire", "--retention-full", "1"]).output();
+    let expire = said(&expire.expect("walzip runs"));
+    assert!(
+        expire.contains("timeline 1 once 0000000200000000"),
+        "{expire}"
+    );
     let history = fs::read_to_string(production.data().join("pg_wal/00000002.history"));
     let history = history.expect("there");
     let lsn = history.split_whitespace().nth(1).expect("a position");
