@@ -7,19 +7,20 @@
 //! repository: a backup that is listed can be restored.
 
 mod attempt;
+mod completeness;
 mod copying;
 mod data_directory;
 mod databases;
 mod earlier;
+mod listed;
 mod required_wal;
 pub(crate) mod source_server;
+mod stored;
 mod wal_wait;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use tokio::sync::oneshot;
 use walzip_codec::Level;
 use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
@@ -29,31 +30,26 @@ use walzip_repo::{BackupLabel, BackupType, BackupWriter, Pin, Repository};
 use crate::archived::own_history;
 use crate::archived::own_wal::{self, Replayed};
 use crate::backup::attempt::Wanted;
+use crate::backup::completeness::Present;
 pub use crate::backup::copying::CopyMethod;
 use crate::backup::copying::Request;
-use crate::backup::databases::Database;
+use crate::backup::listed::Before;
 use crate::backup::required_wal::required_wal;
 use crate::backup::source_server::{Acknowledgement, Server};
-use crate::backups::backup_files::{BACKUP_LABEL, CONTROL_FILE};
-use crate::backups::backup_record::{
-    ArchiveRecord, BackupRecord, BlockHashesRecord, DatabaseRecord, FilesRecord, Moment,
-    ObjectRecord,
-};
+use crate::backup::stored::Stored;
+use crate::backups::backup_record::{BackupRecord, DatabaseRecord, Moment, ObjectRecord};
 use crate::backups::backup_stream;
-use crate::backups::chunks::cutter::Cut;
-use crate::backups::chunks::index::{Chunk, Index, StoredTable};
 use crate::backups::chunks::kept::{How, Kept};
 use crate::backups::chunks::pack::PACK_BYTES;
 use crate::backups::chunks::prior::Prior;
 use crate::backups::chunks::sources::Referred;
-use crate::backups::chunks::writing::{Earlier, Encoding, Packed};
-use crate::backups::pg_manifest::{ManifestError, PgManifest, WalRange};
+use crate::backups::chunks::writing::{Earlier, Encoding};
 use crate::coding::workers;
 use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
 use crate::restore;
-use crate::server::replication::{Connection, ConnectionSettings, ManifestChecksums, ServerError};
-use crate::server::tablespaces::{self, Tablespaces};
+use crate::server::replication::{Connection, ConnectionSettings, ManifestChecksums};
+use crate::server::tablespaces::Tablespaces;
 
 /// How to take a backup.
 #[derive(Clone, Debug)]
@@ -326,35 +322,6 @@ async fn read_back(
     Ok(())
 }
 
-/// What the server says of itself before the copy.
-struct Before {
-    tablespaces: BTreeMap<u32, String>,
-    databases: BTreeMap<u32, Database>,
-    summarizes_wal: bool,
-    time: Timestamp,
-    replayed: Option<Replayed>,
-}
-
-impl Before {
-    async fn ask(sql: &mut Connection, server: &Server) -> Result<Before, ArchiveError> {
-        Ok(Before {
-            tablespaces: tablespaces::names(sql).await?,
-            databases: databases::list(sql).await?,
-            summarizes_wal: source_server::summarizes_wal(sql).await?,
-            time: source_server::clock(sql).await?,
-            replayed: replayed(sql, server).await?,
-        })
-    }
-}
-
-/// Of a standby: how far it has replayed.
-async fn replayed(sql: &mut Connection, server: &Server) -> Result<Option<Replayed>, ArchiveError> {
-    match server.in_recovery {
-        true => Ok(source_server::replayed(sql).await?),
-        false => Ok(None),
-    }
-}
-
 /// What was copied.
 struct Copied {
     start: Moment,
@@ -404,8 +371,11 @@ async fn copy(
         timeline: copy.timeline,
         time: before.time,
     };
+    let present = Present::of(&copy.cut, server.identity.major);
     let links = std::mem::take(&mut copy.cut.links);
-    let (sql, names) = (&mut copy.sql, before.tablespaces);
+    let sql = &mut copy.sql;
+    present.check(sql, &before, &copy.tablespaces).await?;
+    let names = before.tablespaces;
     let tablespaces = Tablespaces::after_copy(sql, copy.tablespaces, links, names).await;
     let databases = databases::after_copy(sql, before.databases).await?;
     let stop = Moment {
@@ -413,11 +383,11 @@ async fn copy(
         timeline: copy.end.timeline,
         time: source_server::clock(sql).await?,
     };
-    let after = replayed(sql, server).await?;
+    let after = listed::replayed(sql, server).await?;
     copy.sql.close().await;
     tracing::debug!(major = server.identity.major, start = %start.lsn, end = %stop.lsn, "copied");
     let copied = (copy.cut, copy.packed, copy.manifest);
-    let stored = store(writer, copied, (&start, &stop), referred).await?;
+    let stored = stored::store(writer, copied, (&start, &stop), referred).await?;
     Ok(Copied {
         start,
         stop,
@@ -427,58 +397,6 @@ async fn copy(
         checksums_verified: copy.checksums_verified,
         replayed: before.replayed.into_iter().chain(after).collect(),
         stored,
-    })
-}
-
-/// What was stored of a copy, and what it says.
-struct Stored {
-    files: FilesRecord,
-    /// Whether indexes are told from their tables.
-    has_tables: bool,
-    block_hashes: BlockHashesRecord,
-    /// The labels of the backups that it refers to.
-    references: Vec<String>,
-    manifest: ArchiveRecord,
-    wal_ranges: Vec<WalRange>,
-    /// The content of `backup_label` and of the control file.
-    backup_label: Vec<u8>,
-    control_file: Vec<u8>,
-}
-
-/// Stores the index of what was packed, and the manifest.
-async fn store(
-    writer: &BackupWriter,
-    (mut cut, packed, manifest): (Cut, Packed, Bytes),
-    (start, stop): (&Moment, &Moment),
-    referred: &[Referred],
-) -> Result<Stored, ArchiveError> {
-    let wal_ranges = checked_ranges(&manifest, &mut cut, (start, stop))?;
-    let mut kept = |name: &str| cut.kept.remove(name.as_bytes()).unwrap_or_default();
-    let (backup_label, control_file) = (kept(BACKUP_LABEL), kept(CONTROL_FILE));
-    if cut.unread_bytes > 0 {
-        let (unread, all) = (cut.unread_bytes, cut.original_bytes);
-        tracing::info!("{unread} of {all} bytes have not changed, and were not read");
-    }
-    let has_tables = !packed.tables.is_empty();
-    let named = (packed.chunks, packed.tables);
-    let (index, references) = index(named, &mut cut, referred)?;
-    let (index, manifest) = tokio::try_join!(
-        backup_stream::write(writer, "index", &index),
-        backup_stream::write(writer, "backup_manifest", &manifest),
-    )?;
-    Ok(Stored {
-        files: FilesRecord {
-            original_bytes: cut.original_bytes,
-            packs: packed.packs,
-            index,
-        },
-        has_tables,
-        block_hashes: packed.block_hashes,
-        references,
-        manifest,
-        wal_ranges,
-        backup_label,
-        control_file,
     })
 }
 
@@ -492,60 +410,6 @@ fn encoding(options: &BackupOptions, summarizes_wal: bool) -> Encoding {
         has_block_crcs: summarizes_wal && options.checksums == ManifestChecksums::Crc32c,
         pack_bytes: options.pack_bytes,
     }
-}
-
-/// The WAL that the server's manifest names, whose files have to be those that came.
-fn checked_ranges(
-    manifest: &[u8],
-    cut: &mut Cut,
-    (start, stop): (&Moment, &Moment),
-) -> Result<Vec<WalRange>, ArchiveError> {
-    let listed = PgManifest::read(manifest).map_err(incredible)?;
-    check_ranges(&listed.wal_ranges, start, stop)?;
-    listed
-        .check_sent(std::mem::take(&mut cut.seen))
-        .map_err(incredible)?;
-    Ok(listed.wal_ranges)
-}
-
-/// The index, and the labels of the backups that it names.
-fn index(
-    (chunks, tables): (Vec<Chunk>, Vec<StoredTable>),
-    cut: &mut Cut,
-    referred: &[Referred],
-) -> Result<(Vec<u8>, Vec<String>), ArchiveError> {
-    let mut index = Index {
-        chunks,
-        tables,
-        members: Vec::new(),
-    };
-    cut.place_changed(index.changed_start());
-    index.members = std::mem::take(&mut cut.members);
-    let labels = referred.iter().map(|of| of.record.label.clone()).collect();
-    let references = index.without_unused(labels);
-    let text = index.write().map_err(ArchiveError::Internal)?;
-    // No backup is listed whose index cannot be read.
-    Index::read(&mut text.as_slice()).map_err(|wrong| {
-        ArchiveError::Internal(format!("the index of the new backup is none: {wrong}"))
-    })?;
-    Ok((text, references))
-}
-
-fn incredible(error: ManifestError) -> ArchiveError {
-    ServerError::Protocol(error.to_string()).into()
-}
-
-fn check_ranges(ranges: &[WalRange], start: &Moment, stop: &Moment) -> Result<(), ArchiveError> {
-    let first = ranges.first().map(|range| (range.start, range.timeline));
-    let last = ranges.last().map(|range| (range.end, range.timeline));
-    if first == Some((start.lsn, start.timeline)) && last == Some((stop.lsn, stop.timeline)) {
-        return Ok(());
-    }
-    let reason = format!(
-        "the backup runs from {} to {}, its manifest says otherwise: {ranges:?}",
-        start.lsn, stop.lsn
-    );
-    Err(ServerError::Protocol(reason).into())
 }
 
 fn record(

@@ -112,6 +112,10 @@ pub enum ArchiveError {
     #[error("{0} is no file and no directory, and the cluster is not whole without it")]
     NeededLink(String),
 
+    /// A tablespace or a database has no files, though the server has it.
+    #[error("{0}")]
+    NotWhole(String),
+
     /// The cluster has a database without content, since a restore has left it out.
     #[error("{0}: the restore of this cluster has left the database out, and it has no content")]
     LeftOutDatabase(String),

@@ -193,6 +193,11 @@ const WRONG_PAGES: &str = "No backup was made. The warnings name the first pages
 const NEEDED_LINK: &str = "No backup was made: it would lack what the link leads to. Stop the server, and move that back into the \
      place of the link. What is to lie on another disk goes into a tablespace (ALTER DATABASE ... SET TABLESPACE).";
 
+/// What the server lists is not where it has to be.
+const NOT_WHOLE: &str = "No backup was made: it would take the place of one that has the files. Mount the volume, or put the \
+     directory back. If the files are lost, restore an older backup; what is not needed any more is dropped (DROP DATABASE, \
+     DROP TABLESPACE).";
+
 /// The test `majors` holds these against the majors that walzip knows.
 const PGDATA_MAJORS: &str = "Is --pgdata a data directory of PostgreSQL 13 to 19?";
 
@@ -268,6 +273,7 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         },
         ArchiveError::WrongPages(_) => (Kind::FileInvalid, Some(WRONG_PAGES)),
         ArchiveError::NeededLink(_) => (Kind::FileInvalid, Some(NEEDED_LINK)),
+        ArchiveError::NotWhole(_) => (Kind::FileInvalid, Some(NOT_WHOLE)),
         ArchiveError::LeftOutDatabase(_) => (
             Kind::OptionInvalid,
             Some(

@@ -10,20 +10,30 @@ use crate::server::replication::{Connection, ServerError};
 /// A database of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Database {
-    name: String,
+    pub(crate) name: String,
     /// The OID of its default tablespace, in which its catalogs are.
-    tablespace: u32,
+    pub(crate) tablespace: u32,
+    /// The transaction that has written its row of `pg_database`.
+    pub(crate) row_version: String,
+    /// Whether a `DROP DATABASE` has begun to remove it, and was interrupted.
+    pub(crate) is_invalid: bool,
 }
 
 /// The databases of the server, now, by their OIDs.
 pub(crate) async fn list(sql: &mut Connection) -> Result<BTreeMap<u32, Database>, ServerError> {
-    let query = "SELECT oid, datname, dattablespace FROM pg_database";
+    let query = "SELECT oid, datname, dattablespace, xmin, datconnlimit = -2 FROM pg_database";
     let rows = sql.query(query).await?;
     let read = |row: &Vec<Option<String>>| {
         let oid = row.first()?.as_deref()?.parse().ok()?;
         let name = row.get(1)?.clone()?;
         let tablespace = row.get(2)?.as_deref()?.parse().ok()?;
-        Some((oid, Database { name, tablespace }))
+        let database = Database {
+            name,
+            tablespace,
+            row_version: row.get(3)?.clone()?,
+            is_invalid: row.get(4)?.as_deref()? == "t",
+        };
+        Some((oid, database))
     };
     let databases: Option<BTreeMap<u32, Database>> = rows.iter().map(read).collect();
     databases.ok_or_else(|| ServerError::Protocol(format!("the databases are {rows:?}")))

@@ -24,6 +24,7 @@ mod incremental;
 mod kills;
 mod long_segments;
 mod minimal_wal;
+mod missing_files;
 mod moving_backup;
 mod numbers;
 mod object_store;
