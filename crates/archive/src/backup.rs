@@ -354,6 +354,7 @@ async fn copy(
         sql,
         server,
         method: options.method,
+        known_tablespaces: &before.tablespaces,
         summarizes_wal: before.summarizes_wal,
         compares_all: options.compares_all,
         verify_checksums: options.verify_checksums,

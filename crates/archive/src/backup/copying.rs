@@ -1,10 +1,13 @@
 //! The two ways in which the files of a running cluster are copied: its server sends them, or they
 //! are read where they lie. docs/decisions/2026-11-24-data-directory-read-in-place.md compares them.
 
+mod beginnings;
 mod changed_blocks;
 mod from_files;
 mod from_server;
 mod lineage;
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -40,6 +43,8 @@ pub(crate) struct Request<'r> {
     pub(crate) sql: Connection,
     pub(crate) server: &'r Server,
     pub(crate) method: CopyMethod,
+    /// The names of the tablespaces that there were before, by OID.
+    pub(crate) known_tablespaces: &'r BTreeMap<u32, String>,
     /// Whether the server notes which blocks its WAL changes.
     pub(crate) summarizes_wal: bool,
     /// Whether all blocks are compared, whatever the server's WAL summaries say.

@@ -1,9 +1,12 @@
 //! A copy of a cluster whose files are read where they lie.
 
+use std::collections::BTreeMap;
+
 use tokio::sync::oneshot;
 use walzip_pgformat::Lsn;
 use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
 
+use super::beginnings::Beginnings;
 use super::{Copy, Request, changed_blocks, lineage, refuse_in_place};
 use crate::backup::data_directory::pace::Pace;
 use crate::backup::data_directory::wal_summaries::ChangedBlocks;
@@ -26,7 +29,9 @@ pub(super) async fn copy(
     directory: DataDirectory,
 ) -> Result<Copy, ArchiveError> {
     let label = request.label();
-    let mut backup = OnlineBackup::start(request.sql, &label, request.fast_checkpoint).await?;
+    let known = request.known_tablespaces.clone();
+    let how = (label.as_str(), request.fast_checkpoint);
+    let (mut backup, tablespaces) = start_with_known_tablespaces(request.sql, how, known).await?;
     let start = backup.start;
     // Only who can tell changed blocks by WAL summaries has to know.
     let follows = match request.summarizes_wal {
@@ -42,8 +47,6 @@ pub(super) async fn copy(
         seen: &follows,
     };
     let changed = changed_blocks::find(request.repository, &request.earlier, new, &directory).await;
-    let tablespaces = tablespaces::with_directories(backup.session()).await?;
-    refuse_in_place(&tablespaces)?;
 
     let tables = match request.encoding.level.tells_indexes() {
         true => {
@@ -112,6 +115,25 @@ pub(super) async fn copy(
         cut,
         packed,
     })
+}
+
+/// Starts a backup, once more where a tablespace was made meanwhile.
+async fn start_with_known_tablespaces(
+    mut sql: Connection,
+    (label, fast_checkpoint): (&str, bool),
+    mut known: BTreeMap<u32, String>,
+) -> Result<(OnlineBackup, Vec<BackupTablespace>), ArchiveError> {
+    let mut beginnings = Beginnings::default();
+    loop {
+        let mut backup = OnlineBackup::start(sql, label, fast_checkpoint).await?;
+        let tablespaces = tablespaces::with_directories(backup.session()).await?;
+        refuse_in_place(&tablespaces)?;
+        if beginnings.is_right(&tablespaces, &known)? {
+            return Ok((backup, tablespaces));
+        }
+        (_, sql) = backup.stop().await?;
+        known = tablespaces::names(&mut sql).await?;
+    }
 }
 
 /// The tables whose indexes are told from them.

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::sync::mpsc;
 
+use super::beginnings::Beginnings;
 use super::{Copy, Request, refuse_in_place};
 use crate::backup::source_server;
 use crate::backups::backup_files::FileSink;
@@ -15,6 +16,7 @@ use crate::progress::{Phase, Progress};
 use crate::server::replication::{
     BackupPart, BaseBackup, BaseBackupOptions, Connection, Mode, ServerError,
 };
+use crate::server::tablespaces;
 
 /// How many of the server's messages wait to be cut.
 const MESSAGES_WAITING: usize = 64;
@@ -31,11 +33,8 @@ enum Sent {
 }
 
 /// Takes what the server sends.
-pub(super) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
+pub(super) async fn copy(mut request: Request<'_>) -> Result<Copy, ArchiveError> {
     let label = request.label();
-    // It would be idle until the end.
-    request.sql.close().await;
-    let mut connection = Connection::open(request.settings, Mode::Replication).await?;
     let base_backup_options = BaseBackupOptions {
         label,
         fast_checkpoint: request.fast_checkpoint,
@@ -44,9 +43,28 @@ pub(super) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
         estimate_size: request.estimate_size,
         max_rate_kilobytes: request.max_rate_kilobytes,
     };
-    let mut base_backup = BaseBackup::start(&mut connection, &base_backup_options).await?;
+    let mut known = request.known_tablespaces.clone();
+    let mut beginnings = Beginnings::default();
+    loop {
+        let mut connection = Connection::open(request.settings, Mode::Replication).await?;
+        let base_backup = BaseBackup::start(&mut connection, &base_backup_options).await?;
+        refuse_in_place(&base_backup.tablespaces)?;
+        if beginnings.is_right(&base_backup.tablespaces, &known)? {
+            let copy = take(request, base_backup).await?;
+            connection.close().await;
+            return Ok(copy);
+        }
+        // The server ends the backup when nobody takes it.
+        drop(connection);
+        known = tablespaces::names(&mut request.sql).await?;
+    }
+}
+
+/// Takes what the server has begun to send.
+async fn take(request: Request<'_>, mut base_backup: BaseBackup<'_>) -> Result<Copy, ArchiveError> {
+    // It would be idle until the end.
+    request.sql.close().await;
     let tablespaces = base_backup.tablespaces.clone();
-    refuse_in_place(&tablespaces)?;
     let (start, timeline) = (base_backup.start, base_backup.timeline);
 
     let progress = request.progress;
@@ -70,7 +88,6 @@ pub(super) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
     );
     let (manifest, cut, packed) = stored.await?;
     let end = base_backup.finish().await?;
-    connection.close().await;
     Ok(Copy {
         start,
         timeline,

@@ -48,7 +48,10 @@ fn a_tablespace_that_is_not_mounted_makes_no_backup(major: u32) {
         }
         for way in WAYS {
             let told = refused(&primary, way);
-            assert!(told.contains(&format!("tablespace \"volume\" ({oid})")), "{told}");
+            assert!(
+                told.contains(&format!("tablespace \"volume\" ({oid})")),
+                "{told}"
+            );
             assert!(told.contains("Mount the volume"), "{told}");
         }
         if is_there {
@@ -72,11 +75,16 @@ fn a_database_without_its_directory_makes_no_backup() {
     let Some(site) = Site::new(16) else { return };
     let primary = Server::backed_up(&site);
     let place = site.create_directory("place");
-    primary.sql(&format!("CREATE TABLESPACE place LOCATION '{}'", place.display()));
+    primary.sql(&format!(
+        "CREATE TABLESPACE place LOCATION '{}'",
+        place.display()
+    ));
     for (name, options) in [("shop", ""), ("wiki", "TABLESPACE place")] {
         primary.sql(&format!("CREATE DATABASE {name} {options}"));
         succeed(&mut primary.walzip(&["backup"]));
-        let oid = primary.sql(&format!("SELECT oid FROM pg_database WHERE datname = '{name}'"));
+        let oid = primary.sql(&format!(
+            "SELECT oid FROM pg_database WHERE datname = '{name}'"
+        ));
         let directory = match options {
             "" => primary.data().join("base"),
             _ => {
@@ -88,7 +96,10 @@ fn a_database_without_its_directory_makes_no_backup() {
         fs::rename(&directory, &aside).expect("moved away");
         for way in WAYS {
             let told = refused(&primary, way);
-            assert!(told.contains(&format!("database \"{name}\" ({oid})")), "{told}");
+            assert!(
+                told.contains(&format!("database \"{name}\" ({oid})")),
+                "{told}"
+            );
         }
         // An empty one in its place is none.
         fs::create_dir(&directory).expect("made");

@@ -23,6 +23,7 @@ mod identity;
 mod incremental;
 mod kills;
 mod long_segments;
+mod made_meanwhile;
 mod minimal_wal;
 mod missing_files;
 mod moving_backup;
