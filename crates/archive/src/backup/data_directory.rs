@@ -9,6 +9,7 @@ mod changing_file;
 mod left_out;
 pub(crate) mod pace;
 mod row_order;
+pub(crate) mod unproven_pages;
 pub(crate) mod wal_summaries;
 pub(crate) mod whose;
 
@@ -27,6 +28,7 @@ use walzip_pgformat::control_file::ControlFile;
 use self::changing_file::ChangingFile;
 use self::left_out::LeftOut;
 use self::pace::{Pace, Paced};
+use self::unproven_pages::UnprovenPages;
 use self::wal_summaries::{ChangedBlocks, ChangedInFile};
 use crate::backups::backup_files::{
     CONTROL_FILE, Entry, FileSink, PartlyRead, TABLESPACE_LINKS, tablespace_of_link,
@@ -104,6 +106,8 @@ pub(crate) struct Copying<'c> {
     pub(crate) pace: Pace,
     /// Pages whose checksums are wrong, so far.
     pub(crate) wrong_pages: u64,
+    /// Pages that are right if the backup ends after their positions.
+    pub(crate) unproven: UnprovenPages,
 }
 
 /// A directory that is being read.
@@ -336,6 +340,7 @@ impl Copying<'_> {
             return Err(ArchiveError::file("read", path, error));
         }
         self.wrong_pages += file.wrong_pages();
+        self.unproven.add(path, file.take_unproven());
         self.progress.add(size_bytes);
         Ok(())
     }

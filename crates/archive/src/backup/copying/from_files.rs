@@ -9,6 +9,7 @@ use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
 use super::beginnings::Beginnings;
 use super::{Copy, Request, changed_blocks, lineage, refuse_in_place};
 use crate::backup::data_directory::pace::Pace;
+use crate::backup::data_directory::unproven_pages::UnprovenPages;
 use crate::backup::data_directory::wal_summaries::ChangedBlocks;
 use crate::backup::data_directory::{Copying, DataDirectory};
 use crate::backup::databases;
@@ -55,7 +56,7 @@ pub(super) async fn copy(
         }
         false => Vec::new(),
     };
-    let (copied_sender, copied) = oneshot::channel::<u64>();
+    let (copied_sender, copied) = oneshot::channel::<(u64, UnprovenPages)>();
     let (label_sender, label) = oneshot::channel::<String>();
     let files = Files {
         directory,
@@ -68,16 +69,22 @@ pub(super) async fn copy(
         verify_checksums: request.verify_checksums,
         progress: request.progress.clone(),
     };
+    let verify_checksums = request.verify_checksums;
     let feed = move |sink: &mut dyn FileSink| {
-        let wrong_pages = files.read(sink)?;
+        let pages = files.read(sink)?;
         // The server ends the backup now, and only then says what its label is.
-        let _ = copied_sender.send(wrong_pages);
+        let _ = copied_sender.send(pages);
         let label = label.blocking_recv().map_err(|_| writing::stopped())?;
         files.add_label(sink, &label)
     };
     let stop = async || {
-        let wrong_pages = copied.await.map_err(|_| writing::stopped())?;
+        let (wrong_pages, unproven) = copied.await.map_err(|_| writing::stopped())?;
         let (end, sql) = backup.stop().await?;
+        let beyond = unproven.beyond(end.lsn);
+        if beyond > 0 && verify_checksums {
+            return Err(ArchiveError::WrongPages(beyond));
+        }
+        let wrong_pages = wrong_pages + beyond;
         let label = BackupLabelFile::read(end.label.as_bytes());
         let label = label.map_err(|error| ServerError::Protocol(error.to_string()))?;
         let _ = label_sender.send(end.label);
@@ -168,8 +175,9 @@ struct Files {
 }
 
 impl Files {
-    /// Hands all files to `sink` but the label; the number of pages whose checksums are wrong.
-    fn read(&self, sink: &mut dyn FileSink) -> Result<u64, ArchiveError> {
+    /// Hands all files to `sink` but the label; the number of pages whose checksums are wrong, and those of
+    /// which the end of the backup tells.
+    fn read(&self, sink: &mut dyn FileSink) -> Result<(u64, UnprovenPages), ArchiveError> {
         let mut copying = Copying {
             directory: &self.directory,
             tablespaces: &self.tablespaces,
@@ -179,6 +187,7 @@ impl Files {
             progress: &self.progress,
             pace: Pace::new(self.rate),
             wrong_pages: 0,
+            unproven: UnprovenPages::default(),
         };
         self.progress.begin(Phase::Copying, 0);
         if self.estimates {
@@ -187,7 +196,7 @@ impl Files {
         copying.read(sink)?;
         match copying.wrong_pages {
             wrong @ 1.. if self.verify_checksums => Err(ArchiveError::WrongPages(wrong)),
-            wrong => Ok(wrong),
+            wrong => Ok((wrong, copying.unproven)),
         }
     }
 

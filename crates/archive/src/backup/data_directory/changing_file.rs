@@ -18,6 +18,8 @@ const ATTEMPTS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(10);
 /// How many wrong pages of a file are named.
 const PAGES_NAMED_MAX: u64 = 5;
+/// How many of a file's pages are noted whose positions are to be looked at: those with the greatest.
+const UNPROVEN_MAX: usize = 16;
 /// Where `pd_checksum` and `pd_upper` stand.
 const CHECKSUM_AT: usize = 8;
 const UPPER_AT: usize = 14;
@@ -32,7 +34,24 @@ pub(super) struct ChangingFile {
     /// A page of which a reader took a part.
     page: Vec<u8>,
     wrong_pages: u64,
+    unproven: Vec<UnprovenPage>,
     failure: Option<io::Error>,
+}
+
+/// A page whose checksum is wrong and whose position says that the WAL has it. What the position says is
+/// believed once it is known where the backup ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UnprovenPage {
+    pub(super) lsn: Lsn,
+    pub(super) block: u32,
+}
+
+/// What a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Right,
+    Unproven(Lsn),
+    Wrong,
 }
 
 /// How the pages of the file are checked.
@@ -79,6 +98,7 @@ impl ChangingFile {
             pages,
             page: Vec::new(),
             wrong_pages: 0,
+            unproven: Vec::new(),
             failure: None,
         }))
     }
@@ -92,6 +112,11 @@ impl ChangingFile {
         self.wrong_pages
     }
 
+    /// Pages that are right if their positions are, in what was read.
+    pub(super) fn take_unproven(&mut self) -> Vec<UnprovenPage> {
+        std::mem::take(&mut self.unproven)
+    }
+
     /// Reads the next bytes, as many as fit: whole pages, where pages are checked.
     fn fill(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         read_or_zeros(&self.file, buffer, self.at)?;
@@ -103,11 +128,24 @@ impl ChangingFile {
             for (number, page) in (0u32..).zip(whole) {
                 let block = first.wrapping_add(number);
                 let offset = self.at + u64::from(number) * PAGE_SIZE as u64;
-                if !pages.is_right_at_last(&self.file, page, block, offset)? {
-                    self.wrong_pages += 1;
-                    if self.wrong_pages <= PAGES_NAMED_MAX {
-                        let path = self.path.display();
-                        tracing::warn!("the checksum of block {block} in {path} is wrong");
+                match pages.verdict_at_last(&self.file, page, block, offset)? {
+                    Verdict::Right => {}
+                    Verdict::Unproven(lsn) => {
+                        let page = UnprovenPage { lsn, block };
+                        if self.unproven.len() < UNPROVEN_MAX {
+                            self.unproven.push(page);
+                        } else if let Some(least) = self.unproven.iter_mut().min_by_key(|of| of.lsn)
+                            && least.lsn < lsn
+                        {
+                            *least = page;
+                        }
+                    }
+                    Verdict::Wrong => {
+                        self.wrong_pages += 1;
+                        if self.wrong_pages <= PAGES_NAMED_MAX {
+                            let path = self.path.display();
+                            tracing::warn!("the checksum of block {block} in {path} is wrong");
+                        }
                     }
                 }
             }
@@ -167,34 +205,43 @@ impl Read for ChangingFile {
 }
 
 impl Pages {
-    /// Whether the page's checksum is right, or need not be; the page is read again if it is not.
-    fn is_right_at_last(
+    /// What the page is; it is read again as long as it is not right, since the server may be writing it.
+    fn verdict_at_last(
         &self,
         file: &File,
         page: &mut [u8; PAGE_SIZE],
         block: u32,
         offset: u64,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Verdict> {
         for _ in 0..ATTEMPTS {
-            if self.is_right(page, block) {
-                return Ok(true);
+            if self.verdict(page, block) == Verdict::Right {
+                return Ok(Verdict::Right);
             }
             std::thread::sleep(PAUSE);
             read_or_zeros(file, page, offset)?;
         }
-        Ok(self.is_right(page, block))
+        Ok(self.verdict(page, block))
     }
 
-    /// A page that was never used has no checksum, and one that was written since the backup began
+    /// A page that was never used is zeros (`PageIsVerified`), and one that was written since the backup began
     /// comes from the WAL.
-    fn is_right(&self, page: &[u8; PAGE_SIZE], block: u32) -> bool {
+    fn verdict(&self, page: &[u8; PAGE_SIZE], block: u32) -> Verdict {
         let field = |at: usize| match page.get(at..at + 2) {
             Some(&[low, high]) => u16::from_le_bytes([low, high]),
             _ => 0,
         };
-        field(UPPER_AT) == 0
-            || lsn(page) >= self.start
-            || field(CHECKSUM_AT) == page_checksum(page, block)
+        if field(UPPER_AT) == 0 {
+            return match page.iter().all(|&byte| byte == 0) {
+                true => Verdict::Right,
+                false => Verdict::Wrong,
+            };
+        }
+        let lsn = lsn(page);
+        match field(CHECKSUM_AT) == page_checksum(page, block) {
+            true => Verdict::Right,
+            false if lsn >= self.start => Verdict::Unproven(lsn),
+            false => Verdict::Wrong,
+        }
     }
 }
 
@@ -243,7 +290,7 @@ mod tests {
         page
     }
 
-    fn read(content: &[u8], piece: usize) -> (Vec<u8>, u64) {
+    fn read(content: &[u8], piece: usize) -> (Vec<u8>, u64, Vec<UnprovenPage>) {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("16384");
         fs::write(&path, [&[0; 3 * PAGE_SIZE], content].concat()).expect("written");
@@ -258,7 +305,8 @@ mod tests {
             }
         }
         assert_eq!(file.size_bytes(), read.len() as u64);
-        (read.split_off(3 * PAGE_SIZE), file.wrong_pages())
+        let pages = read.split_off(3 * PAGE_SIZE);
+        (pages, file.wrong_pages(), file.take_unproven())
     }
 
     #[test]
@@ -268,12 +316,40 @@ mod tests {
         wrong[5000] ^= 1;
         let mut written_since = wrong.clone();
         written_since[..8].copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+        // The server has never used it, but its beginning alone looks so.
+        let mut begins_with_zeros = page();
+        begins_with_zeros[..PAGE_SIZE / 2].fill(0);
+        let never_used = Box::new([0; PAGE_SIZE]);
+        let unproven = UnprovenPage {
+            lsn: START,
+            block: 3,
+        };
         for piece in [1, 100, PAGE_SIZE, PAGE_SIZE + 1, 1 << 20] {
-            for (content, pages) in [(&right, 0), (&wrong, 1), (&written_since, 0)] {
+            for (content, pages, noted) in [
+                (&right, 0, vec![]),
+                (&wrong, 1, vec![]),
+                (&begins_with_zeros, 1, vec![]),
+                (&never_used, 0, vec![]),
+                (&written_since, 0, vec![unproven.clone()]),
+            ] {
                 let content = [content.as_slice(), b"half a page"].concat();
-                assert_eq!(read(&content, piece), (content, pages), "{piece}");
+                assert_eq!(read(&content, piece), (content, pages, noted), "{piece}");
             }
         }
+    }
+
+    #[test]
+    fn of_many_pages_those_with_the_greatest_positions_are_noted() {
+        let mut content = Vec::new();
+        for number in 0..2 * UNPROVEN_MAX as u8 {
+            let mut written_since = page();
+            written_since[..8].copy_from_slice(&[1, 0, 0, 0, number ^ 1, 0, 0, 0]);
+            content.extend_from_slice(written_since.as_slice());
+        }
+        let (_, wrong, noted) = read(&content, 1 << 20);
+        assert_eq!((wrong, noted.len()), (0, UNPROVEN_MAX));
+        let least = noted.iter().map(|page| page.lsn.0 - START.0).min();
+        assert_eq!(least, Some(UNPROVEN_MAX as u64));
     }
 
     #[test]

@@ -276,6 +276,44 @@ fn a_damaged_page_of_the_cluster_is_found_and_no_backup_is_made() {
     );
 }
 
+/// What a page says of its position is no proof, and one that begins as if it had never been used is none.
+#[test]
+fn pages_of_random_bytes_and_half_of_zeros_are_found() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = Server::create(&site, "primary", 1);
+    let mut checksums = site.command(site.program("pg_checksums"));
+    succeed(checksums.args(["--enable", "-D"]).arg(primary.data()));
+    primary.archive_with_walzip();
+    primary.start(&[]);
+    primary.sql(
+        "CREATE TABLE damaged AS SELECT i, md5(i::text) FROM generate_series(1, 2000) i;
+         CHECKPOINT;",
+    );
+    let path = primary.sql("SELECT pg_relation_filepath('damaged')");
+    let path = primary.data().join(path);
+    let whole = fs::read(&path).expect("read");
+    for (damage, said) in [
+        (vec![0xA5; 8192], "beyond the WAL"),
+        (vec![0; 4096], "the checksum of block 1"),
+    ] {
+        let file = fs::OpenOptions::new().write(true).open(&path);
+        let written = file.expect("opened").write_all_at(&damage, 8192);
+        written.expect("written");
+        let told = refused(&primary, &[], FILE_INVALID);
+        let named = format!("the checksum of block 1 in {}", path.display());
+        assert!(told.contains(&named) && told.contains(said), "{told}");
+        let mut backup = primary.walzip(&["backup", "--no-verify-checksums"]);
+        let told = self::said(&backup.output().expect("walzip runs"));
+        assert!(
+            told.contains("1 pages of the data directory have a wrong checksum"),
+            "{told}"
+        );
+        fs::write(&path, &whole).expect("mended");
+    }
+    assert_eq!(listed_backups(&site), 2);
+    succeed(&mut primary.walzip(&["backup", "--copy-method", "files"]));
+}
+
 /// Somebody has moved a database, or what says which transactions are committed, to another disk.
 #[test]
 fn what_was_replaced_by_a_link_makes_no_backup() {
