@@ -8,6 +8,7 @@
 
 mod attempt;
 mod completeness;
+mod copied_databases;
 mod copying;
 mod data_directory;
 mod databases;
@@ -31,8 +32,10 @@ use crate::archived::own_history;
 use crate::archived::own_wal::{self, Replayed};
 use crate::backup::attempt::Wanted;
 use crate::backup::completeness::Present;
+use crate::backup::copied_databases::Question;
 pub use crate::backup::copying::CopyMethod;
 use crate::backup::copying::Request;
+use crate::backup::databases::Databases;
 use crate::backup::listed::Before;
 use crate::backup::required_wal::required_wal;
 use crate::backup::source_server::{Acknowledgement, Server};
@@ -184,6 +187,7 @@ async fn take(
         checked,
     )?;
     let replayed = std::mem::take(&mut copied.replayed);
+    let question = copied.question.take();
     let (record, label, control_file) = record(&writer, server, copied, prior.as_ref())?;
 
     tracing::info!(
@@ -202,6 +206,9 @@ async fn take(
     )?;
     own_history::check(repository, record.stop.timeline).await?;
     own_wal::check_backup(repository, &record, (&label, &control_file, &replayed)).await?;
+    if let Some(question) = question {
+        question.answer(repository, &record).await?;
+    }
     if let Some(prior) = &prior {
         prior
             .check_still_there(repository, &record.references)
@@ -328,6 +335,8 @@ struct Copied {
     stop: Moment,
     tablespaces: Tablespaces,
     databases: Vec<DatabaseRecord>,
+    /// What is to be asked of its WAL.
+    question: Option<Question>,
     /// The labels of earlier backups that the server is known to have seen.
     follows: Vec<String>,
     /// No page has a wrong checksum, as far as checksums tell.
@@ -378,12 +387,14 @@ async fn copy(
     present.check(sql, &before, &copy.tablespaces).await?;
     let names = before.tablespaces;
     let tablespaces = Tablespaces::after_copy(sql, copy.tablespaces, links, names).await;
-    let databases = databases::after_copy(sql, before.databases).await?;
+    let databases = Databases::after_copy(sql, before.databases).await?;
     let stop = Moment {
         lsn: copy.end.lsn,
         timeline: copy.end.timeline,
         time: source_server::clock(sql).await?,
     };
+    let replayed = before.replayed.map(|replayed| replayed.lsn);
+    let question = Question::of(&databases, stop.lsn, (server.in_recovery, replayed));
     let after = listed::replayed(sql, server).await?;
     copy.sql.close().await;
     tracing::debug!(major = server.identity.major, start = %start.lsn, end = %stop.lsn, "copied");
@@ -393,7 +404,8 @@ async fn copy(
         start,
         stop,
         tablespaces,
-        databases,
+        databases: databases.records(),
+        question,
         follows: copy.follows,
         checksums_verified: copy.checksums_verified,
         replayed: before.replayed.into_iter().chain(after).collect(),

@@ -8,6 +8,38 @@ pub mod xact {
     pub const COMMIT: u8 = 0x00;
     /// `XLOG_XACT_ABORT`
     pub const ABORT: u8 = 0x20;
+    /// `XLOG_XACT_COMMIT_PREPARED`
+    pub const COMMIT_PREPARED: u8 = 0x30;
+    /// `XLOG_XACT_ABORT_PREPARED`
+    pub const ABORT_PREPARED: u8 = 0x40;
+}
+
+/// Relation files (catalog/storage_xlog.h).
+pub mod storage {
+    /// `XLOG_SMGR_CREATE`
+    pub const CREATE: u8 = 0x10;
+    /// `XLOG_SMGR_TRUNCATE`
+    pub const TRUNCATE: u8 = 0x20;
+}
+
+/// Databases (commands/dbcommands_xlog.h).
+pub mod database {
+    /// `XLOG_DBASE_CREATE` of 13 and 14, `XLOG_DBASE_CREATE_FILE_COPY`
+    pub const CREATE_FILE_COPY: u8 = 0x00;
+
+    /// `XLOG_DBASE_DROP`
+    pub const fn drop_opcode(major: u32) -> u8 {
+        match major {
+            ..=14 => 0x10,
+            _ => 0x20,
+        }
+    }
+}
+
+/// Tablespaces (commands/tablespace.h).
+pub mod tablespace {
+    /// `XLOG_TBLSPC_CREATE`
+    pub const CREATE: u8 = 0x00;
 }
 
 /// Heaps (access/heapam_xlog.h).
@@ -171,7 +203,9 @@ pub mod brin {
 #[cfg(test)]
 mod tests {
     use crate::rmgr::record_type_name;
-    use crate::rmgr_id::{BRIN, BTREE, GIN, GIST, HASH, HEAP, HEAP2, SPGIST, XACT};
+    use crate::rmgr_id::{
+        BRIN, BTREE, DATABASE, GIN, GIST, HASH, HEAP, HEAP2, SPGIST, STORAGE, TABLESPACE, XACT,
+    };
     use crate::version::Version;
 
     #[test]
@@ -179,6 +213,17 @@ mod tests {
         let named = [
             (XACT, super::xact::COMMIT, "COMMIT"),
             (XACT, super::xact::ABORT, "ABORT"),
+            (XACT, super::xact::COMMIT_PREPARED, "COMMIT_PREPARED"),
+            (XACT, super::xact::ABORT_PREPARED, "ABORT_PREPARED"),
+            (STORAGE, super::storage::CREATE, "CREATE"),
+            (STORAGE, super::storage::TRUNCATE, "TRUNCATE"),
+            (
+                DATABASE,
+                super::database::CREATE_FILE_COPY,
+                "CREATE_FILE_COPY",
+            ),
+            (DATABASE, super::database::drop_opcode(18), "DROP"),
+            (TABLESPACE, super::tablespace::CREATE, "CREATE"),
             (HEAP, super::heap::INSERT, "INSERT"),
             (HEAP, super::heap::DELETE, "DELETE"),
             (HEAP, super::heap::UPDATE, "UPDATE"),
@@ -261,6 +306,13 @@ mod tests {
         let version = Version::from_major(18).expect("a supported major");
         for (rmid, opcode, name) in named {
             assert_eq!(record_type_name(version, rmid, opcode), name);
+        }
+        let version = Version::from_major(14).expect("a supported major");
+        for (opcode, name) in [
+            (super::database::CREATE_FILE_COPY, "CREATE"),
+            (super::database::drop_opcode(14), "DROP"),
+        ] {
+            assert_eq!(record_type_name(version, DATABASE, opcode), name);
         }
     }
 }

@@ -74,16 +74,16 @@ impl Present {
                     && !self.tablespaces.contains(oid)
             });
             let lacking = match of_tablespace {
-                Some((oid, name)) => Some(tablespace_is_gone(*oid, name, announced)),
+                Some((oid, name)) => Some(ArchiveError::NotWhole(tablespace_is_gone(
+                    *oid, name, announced,
+                ))),
                 None => self
                     .lacking_database(&before.databases, &now)
-                    .map(|(oid, database)| {
-                        database_is_gone(oid, database, names.get(&database.tablespace))
-                    }),
+                    .map(|lacking| lacking.refusal(&names)),
             };
             match lacking {
                 None => break,
-                Some(what) if attempt >= ATTEMPTS => return Err(ArchiveError::NotWhole(what)),
+                Some(error) if attempt >= ATTEMPTS => return Err(error),
                 Some(_) => tokio::time::sleep(PAUSE).await,
             }
         }
@@ -95,16 +95,44 @@ impl Present {
         &self,
         before: &BTreeMap<u32, Database>,
         now: &'d BTreeMap<u32, Database>,
-    ) -> Option<(u32, &'d Database)> {
-        let stayed = now.iter().filter(|(oid, now)| {
-            let before = before.get(oid);
-            before.is_some_and(|before| before.tablespace == now.tablespace)
+    ) -> Option<Lacking<'d>> {
+        let stayed = now.iter().filter_map(|(oid, now)| {
+            let before = before.get(oid)?;
+            let lacking = Lacking {
+                oid: *oid,
+                database: now,
+                was_altered: before.row_version != now.row_version,
+            };
+            (before.tablespace == now.tablespace).then_some(lacking)
         });
         stayed
-            .map(|(oid, database)| (*oid, database))
             // What DROP DATABASE has begun to remove can only be dropped.
-            .filter(|(_, database)| !database.is_invalid)
-            .find(|(oid, database)| !self.databases.contains(&(database.tablespace, *oid)))
+            .filter(|lacking| !lacking.database.is_invalid)
+            .find(|Lacking { oid, database, .. }| {
+                !self.databases.contains(&(database.tablespace, *oid))
+            })
+    }
+}
+
+/// A database that a copy does not have.
+#[derive(Debug)]
+struct Lacking<'d> {
+    oid: u32,
+    database: &'d Database,
+    /// Its row was written while the cluster was copied: it may have been moved there and back.
+    was_altered: bool,
+}
+
+impl Lacking<'_> {
+    fn refusal(&self, tablespaces: &BTreeMap<u32, String>) -> ArchiveError {
+        let Lacking { oid, database, .. } = *self;
+        match self.was_altered {
+            true => databases::moved(&format!("\"{}\"", database.name)),
+            false => {
+                let tablespace = tablespaces.get(&database.tablespace);
+                ArchiveError::NotWhole(database_is_gone(oid, database, tablespace))
+            }
+        }
     }
 }
 
@@ -183,12 +211,15 @@ mod tests {
         let lacks = |before: &[(u32, Database)], now: &[(u32, Database)]| {
             let (before, now) = (before.iter().cloned(), now.iter().cloned().collect());
             let lacking = present.lacking_database(&before.collect(), &now);
-            lacking.map(|(oid, _)| oid)
+            lacking.map(|lacking| (lacking.oid, lacking.was_altered))
         };
         let whole = [(5, database(1663, false)), (7, database(16400, false))];
         assert_eq!(lacks(&whole, &whole), None);
         let gone = [(6, database(1663, false))];
-        assert_eq!(lacks(&gone, &gone), Some(6));
+        assert_eq!(lacks(&gone, &gone), Some((6, false)));
+        let mut altered = gone.clone();
+        altered[0].1.row_version = "701".to_owned();
+        assert_eq!(lacks(&gone, &altered), Some((6, true)), "moved and back");
         assert_eq!(lacks(&gone, &whole), None, "dropped");
         assert_eq!(lacks(&whole, &gone), None, "made meanwhile");
         assert_eq!(
@@ -198,6 +229,10 @@ mod tests {
         );
         assert_eq!(lacks(&gone, &[(6, database(16400, false))]), None, "moved");
         let elsewhere = [(7, database(1663, false))];
-        assert_eq!(lacks(&elsewhere, &elsewhere), Some(7), "another directory");
+        assert_eq!(
+            lacks(&elsewhere, &elsewhere),
+            Some((7, false)),
+            "another directory"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The names of a cluster's databases, for who restores some of them, and whether all stayed where they
+//! The databases of a cluster, for who restores some of them, and whether all stayed where they
 //! were while they were copied.
 
 use std::collections::BTreeMap;
@@ -45,28 +45,113 @@ pub(crate) async fn names(sql: &mut Connection) -> Result<BTreeMap<u32, String>,
     Ok(databases.map(|(oid, of)| (oid, of.name)).collect())
 }
 
-/// The databases that were there before a copy, and those that came while it ran.
-///
-/// One that was moved to another tablespace (`ALTER DATABASE ... SET TABLESPACE`) may be in neither in the
-/// copy, whoever makes it. The WAL says to copy its directory, which a restore then does not have.
-pub(crate) async fn after_copy(
-    sql: &mut Connection,
+/// The databases before a copy, and after it.
+#[derive(Clone, Debug)]
+pub(crate) struct Databases {
     before: BTreeMap<u32, Database>,
-) -> Result<Vec<DatabaseRecord>, ArchiveError> {
-    let mut after = list(sql).await?;
-    let is_moved = |(oid, before): &(&u32, &Database)| {
-        let after = after.get(oid);
-        after.is_some_and(|after| after.tablespace != before.tablespace)
-    };
-    if let Some((_, Database { name, .. })) = before.iter().find(is_moved) {
-        return Err(ArchiveError::Request(format!(
-            "database \"{name}\" was moved to another tablespace while the cluster was copied, and a restore \
-             could lose it: take the backup again"
-        )));
+    after: BTreeMap<u32, Database>,
+}
+
+impl Databases {
+    /// Lists them after the copy.
+    ///
+    /// One that was moved to another tablespace (`ALTER DATABASE ... SET TABLESPACE`) may be in neither in the
+    /// copy, whoever makes it. The WAL says to copy its directory, which a restore then does not have.
+    pub(crate) async fn after_copy(
+        sql: &mut Connection,
+        before: BTreeMap<u32, Database>,
+    ) -> Result<Databases, ArchiveError> {
+        let after = list(sql).await?;
+        let is_moved = |(oid, before): &(&u32, &Database)| {
+            let after = after.get(oid);
+            after.is_some_and(|after| after.tablespace != before.tablespace)
+        };
+        if let Some((_, Database { name, .. })) = before.iter().find(is_moved) {
+            return Err(moved(&format!("\"{name}\"")));
+        }
+        Ok(Databases { before, after })
     }
-    after.extend(before);
-    let databases = after.into_iter();
-    Ok(databases
-        .map(|(oid, Database { name, .. })| DatabaseRecord { oid, name })
-        .collect())
+
+    /// Whether any was made or altered meanwhile. Those that are gone do not count.
+    pub(crate) fn have_changed(&self) -> bool {
+        self.after.iter().any(|(oid, after)| {
+            let before = self.before.get(oid);
+            before.is_none_or(|before| before.row_version != after.row_version)
+        })
+    }
+
+    /// What messages call a database: its name in quotation marks, or its OID.
+    pub(crate) fn shown(&self, oid: u32) -> String {
+        match self.after.get(&oid).or_else(|| self.before.get(&oid)) {
+            Some(Database { name, .. }) => format!("\"{name}\""),
+            None => oid.to_string(),
+        }
+    }
+
+    /// Those that were there before the copy, and those that came while it ran.
+    pub(crate) fn records(&self) -> Vec<DatabaseRecord> {
+        let mut all: BTreeMap<u32, &Database> = BTreeMap::new();
+        for (oid, database) in self.after.iter().chain(&self.before) {
+            all.insert(*oid, database);
+        }
+        let all = all.into_iter();
+        all.map(|(oid, database)| DatabaseRecord {
+            oid,
+            name: database.name.clone(),
+        })
+        .collect()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(before: &[(u32, &str, &str)], after: &[(u32, &str, &str)]) -> Databases {
+        let databases = |of: &[(u32, &str, &str)]| {
+            of.iter()
+                .map(|&(oid, name, row_version)| {
+                    let database = Database {
+                        name: name.to_owned(),
+                        tablespace: 1663,
+                        row_version: row_version.to_owned(),
+                        is_invalid: false,
+                    };
+                    (oid, database)
+                })
+                .collect()
+        };
+        Databases {
+            before: databases(before),
+            after: databases(after),
+        }
+    }
+}
+
+/// A database that messages call so is not where it was.
+pub(crate) fn moved(shown: &str) -> ArchiveError {
+    ArchiveError::Request(format!(
+        "database {shown} was moved to another tablespace while the cluster was copied, and a restore \
+         could lose it: take the backup again"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_made_or_altered_has_changed_and_what_was_dropped_has_not() {
+        let shop = (16400, "shop", "700");
+        for (before, after, have_changed) in [
+            (&[shop][..], &[shop][..], false),
+            (&[shop], &[], false),
+            (&[], &[shop], true),
+            (&[shop], &[(16400, "shop", "701")], true),
+            (&[shop], &[(16401, "shop", "701")], true),
+        ] {
+            let databases = Databases::of(before, after);
+            assert_eq!(
+                databases.have_changed(),
+                have_changed,
+                "{before:?} {after:?}"
+            );
+        }
+    }
 }

@@ -7,6 +7,7 @@
 
 mod backup_mark;
 mod checksum;
+mod database_records;
 mod page_header;
 mod reader;
 mod record;
@@ -15,9 +16,11 @@ mod segment_edges;
 mod segment_header;
 mod telling_records;
 mod timed_record;
+mod unbroken_records;
 mod writer;
 
 pub use backup_mark::BackupMark;
+pub use database_records::{DatabaseDirectory, DirectoryCopy, changed_directories};
 pub use page_header::{FIRST_IS_CONTRECORD, LONG_HEADER, PageHeader};
 pub use reader::{Event, PageState, SegmentReader};
 pub use record::{
@@ -29,6 +32,7 @@ pub use segment_edges::{Discontinuity, EdgeReader, SegmentBegin, SegmentEdges, S
 pub use segment_header::{SegmentHeader, SegmentHeaderError, is_segment_size};
 pub use telling_records::{TablespaceCreation, TellingRecords, Told};
 pub use timed_record::{TimedRecord, UnixMicros};
+pub use unbroken_records::{BrokenRecords, UnbrokenRecords};
 pub use writer::SegmentWriter;
 
 /// Rounds up to the alignment of records and tuples (`MAXALIGN`).

@@ -2,11 +2,15 @@
 //! makes of them has to be what the server has, or there is no backup.
 
 use std::fs;
-use std::process::{Child, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 
 use crate::clusters::server::Server;
+use crate::clusters::set_aside::follow;
 use crate::clusters::site::{Site, said, succeed};
+
+/// `option-invalid`.
+const OPTION_INVALID: i32 = 31;
 
 const FILES: &str = "files";
 const SERVER: &str = "server";
@@ -108,4 +112,162 @@ fn a_tablespace_that_is_made_while_a_backup_begins(major: u32, method: &str) {
     let location = "SELECT pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname = 'place'";
     assert_eq!(restored.sql(location), elsewhere.display().to_string());
     assert!(!place.exists());
+}
+
+#[test]
+fn what_the_replay_would_copy_otherwise_makes_no_backup_of_13() {
+    what_the_replay_would_copy_otherwise_makes_no_backup(13, ["full", FILES]);
+}
+
+#[test]
+fn what_the_replay_would_copy_otherwise_makes_no_backup_of_15() {
+    what_the_replay_would_copy_otherwise_makes_no_backup(15, ["incr", FILES]);
+}
+
+#[test]
+fn what_the_replay_would_copy_otherwise_makes_no_backup_of_18() {
+    what_the_replay_would_copy_otherwise_makes_no_backup(18, ["full", SERVER]);
+}
+
+fn what_the_replay_would_copy_otherwise_makes_no_backup(major: u32, way: [&str; 2]) {
+    let Some(site) = Site::new(major) else { return };
+    let primary = primary_with_templates(&site);
+    if way[0] != "full" {
+        succeed(&mut primary.walzip(&["backup"]));
+    }
+    let strategy = if major < 15 { "" } else { "STRATEGY file_copy" };
+    let create =
+        |new: &str, template: &str| format!("CREATE DATABASE {new} TEMPLATE {template} {strategy}");
+    let copied = |new: &str, template: &str| {
+        format!("database \"{new}\" was made as a copy of \"{template}\"")
+    };
+    let moved = |name: &str| format!("database \"{name}\" was moved to another tablespace");
+    let write = "\\c written\nUPDATE copied SET b = md5(b) WHERE i % 7 = 0; CHECKPOINT";
+    let cases = [
+        (
+            [create("one", "written"), write.to_owned()],
+            copied("one", "written"),
+        ),
+        (
+            [create("two", "dropped"), "DROP DATABASE dropped".to_owned()],
+            copied("two", "dropped"),
+        ),
+        (
+            ["place", "pg_default"].map(|to| format!("ALTER DATABASE there SET TABLESPACE {to}")),
+            moved("there"),
+        ),
+        (
+            [
+                create("new", "kept"),
+                "ALTER DATABASE new SET TABLESPACE place".to_owned(),
+            ],
+            moved("new"),
+        ),
+    ];
+    for (meanwhile, why) in cases {
+        let output = back_up_while(&primary, way, &meanwhile);
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(OPTION_INVALID), "{told}");
+        assert!(told.contains(&why), "{told}");
+        assert!(told.contains("ake the backup again"), "{told}");
+    }
+
+    // What is altered, dropped, or copied and left alone, makes a backup.
+    let meanwhile = [
+        create("three", "kept"),
+        "ALTER DATABASE two RENAME TO renamed".to_owned(),
+        "DROP DATABASE one".to_owned(),
+        write.to_owned(),
+    ];
+    let output = back_up_while(&primary, way, &meanwhile);
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(
+        told.contains("is searched for databases that were copied"),
+        "{told}"
+    );
+    primary.archive_everything();
+    let contents = |server: &Server, name: &str| {
+        server.sql(&format!("\\c {name}\nSELECT count(*), max(b) FROM copied"))
+    };
+    let names = ["three", "kept", "written", "renamed"];
+    let expected = names.map(|name| contents(&primary, name));
+    primary.stop();
+    let restored = Server::on(&site, "restored");
+    let map = format!("place={}", site.path("elsewhere").display());
+    let mut restore = restored.walzip(&["restore", "-T", &map, "-D"]);
+    succeed(restore.arg(restored.data()));
+    restored.start(&["archive_mode=off"]);
+    restored.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(names.map(|name| contents(&restored, name)), expected);
+    restored.check_structures();
+}
+
+/// A server with databases that are copied, and do not change by themselves.
+fn primary_with_templates(site: &Site) -> Server<'_> {
+    let primary = primary(site, &["autovacuum=off"]);
+    let place = site.create_directory("place");
+    primary.sql(&format!(
+        "CREATE TABLESPACE place LOCATION '{}'",
+        place.display()
+    ));
+    for name in ["written", "dropped", "there", "kept"] {
+        primary.sql(&format!("CREATE DATABASE {name}"));
+        primary.sql(&format!(
+            "\\c {name}
+             CREATE TABLE copied AS SELECT i, md5(i::text) AS b FROM generate_series(1, 3000) i;
+             CREATE INDEX copied_b ON copied (b);
+             VACUUM (FREEZE, ANALYZE);
+             CHECKPOINT;"
+        ));
+    }
+    primary
+}
+
+/// A backup during whose copy these commands are run.
+fn back_up_while(primary: &Server, [kind, method]: [&str; 2], commands: &[String]) -> Output {
+    let rate = ["--max-rate", "6M"];
+    let arguments = ["--type", kind, "--copy-method", method, rate[0], rate[1]];
+    let backup = start_backup(primary, &arguments);
+    wait_until_it_copies(primary, method);
+    for command in commands {
+        primary.sql(command);
+    }
+    backup.wait_with_output().expect("ended")
+}
+
+/// A standby's backup begins with a checkpoint of before, and a tablespace may have been made since.
+#[test]
+fn a_tablespace_that_a_standby_replays_again_makes_no_backup() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = Server::backed_up(&site);
+    let standby = Server::on(&site, "standby");
+    let mut restore = standby.walzip(&["restore", "--archive-mode", "preserve", "-D"]);
+    succeed(restore.arg(standby.data()));
+    follow(&site, &standby, &primary);
+    standby.start(&[]);
+    let place = site.create_directory("place");
+    primary.sql(&format!(
+        "CREATE TABLESPACE place LOCATION '{}'",
+        place.display()
+    ));
+    standby.wait_until("SELECT count(*) = 1 FROM pg_tablespace WHERE spcname = 'place'");
+    let back_up = || {
+        let mut backup = start_backup(&standby, &[]);
+        while backup.try_wait().expect("asked").is_none() {
+            primary.sql("SELECT pg_create_restore_point('more'), pg_switch_wal()");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        backup.wait_with_output().expect("ended")
+    };
+    let output = back_up();
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(OPTION_INVALID), "{told}");
+    assert!(told.contains("was made after the checkpoint"), "{told}");
+
+    primary.sql("CHECKPOINT");
+    let replayed = primary.sql("SELECT pg_current_wal_lsn()");
+    standby.wait_until(&format!("SELECT pg_last_wal_replay_lsn() >= '{replayed}'"));
+    let output = back_up();
+    assert!(output.status.success(), "{}", said(&output));
 }

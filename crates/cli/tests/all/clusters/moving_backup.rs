@@ -78,7 +78,8 @@ fn primary(site: &Site) -> Server<'_> {
          CREATE TABLE rewritten AS SELECT i, md5(i::text) AS b FROM generate_series(1, 10000) i;
          CREATE DATABASE source;
          \\c source
-         CREATE TABLE copied AS SELECT i, md5(i::text) FROM generate_series(1, 3000) i;",
+         CREATE TABLE copied AS SELECT i, md5(i::text) FROM generate_series(1, 3000) i;
+         VACUUM (FREEZE, ANALYZE);",
         site.path("fixed").display()
     ));
     primary

@@ -1,0 +1,315 @@
+//! Whether the replay of a backup copies databases as the server has copied them.
+//!
+//! `CREATE DATABASE` with `STRATEGY file_copy`, which is the only one up to 14, and `ALTER DATABASE ... SET
+//! TABLESPACE` copy a directory and write one record for all of it. The replay copies the directory once more: what
+//! the backup has of it, as far as the replay has come. The backup may have files of it that were changed after the
+//! record, or none, since they were dropped. The restored copy is then damaged or empty, and nobody notices.
+//! docs/decisions/2026-11-30-databases-made-while-a-backup-runs.md has the reasons.
+//!
+//! So the WAL of such a backup is read. After the record, nothing in it may change the directory that was copied.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use walzip_pgformat::Lsn;
+use walzip_pgformat::opcode::tablespace;
+use walzip_pgformat::rmgr_id;
+use walzip_pgformat::wal::{
+    DatabaseDirectory, DirectoryCopy, ReadRecord, UnbrokenRecords, changed_directories,
+};
+use walzip_repo::Repository;
+
+use crate::archived::wal_times::read_segment;
+use crate::backup::databases::{self, Databases};
+use crate::backups::backup_record::BackupRecord;
+use crate::coding::off_the_runtime;
+use crate::error::ArchiveError;
+
+/// A server has no more templates than this. More copied directories are not remembered.
+const COPIED_MAX: usize = 1 << 16;
+/// The bits of a record's info that belong to its resource manager.
+const OPCODE_MASK: u8 = 0xF0;
+
+/// What the WAL of a backup is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    databases: Databases,
+    /// What was made from here on is not in question.
+    made_before: Lsn,
+}
+
+impl Question {
+    /// What is to be asked of a backup that ends at `stop`; nothing where no database can have been copied.
+    ///
+    /// A primary's backup begins after the first list was made. A standby's begins with a checkpoint of before:
+    /// `replayed` is how far it had come when the first list was made.
+    pub(crate) fn of(
+        databases: &Databases,
+        stop: Lsn,
+        (is_standby, replayed): (bool, Option<Lsn>),
+    ) -> Option<Question> {
+        let made_before = match (databases.have_changed(), is_standby) {
+            (true, _) => stop,
+            (false, true) => replayed.unwrap_or(stop),
+            (false, false) => return None,
+        };
+        Some(Question {
+            databases: databases.clone(),
+            made_before,
+        })
+    }
+
+    /// Reads the archived WAL of a backup, and refuses the backup if its replay would copy something else than the
+    /// server did.
+    pub(crate) async fn answer(
+        self,
+        repository: &Repository,
+        record: &BackupRecord,
+    ) -> Result<(), ArchiveError> {
+        let (start, stop) = (record.start.lsn, record.stop.lsn);
+        let announced = record.tablespaces.iter().map(|tablespace| tablespace.oid);
+        let label = &record.label;
+        tracing::info!("the WAL of backup {label} is searched for databases that were copied");
+        let mut reading = (UnbrokenRecords::new(start, stop), Search::new(announced));
+        for segment in record.required_segments()? {
+            // One at a time: each may have a gigabyte.
+            let content = read_segment(repository, segment).await?;
+            let read = off_the_runtime(move || {
+                let (mut records, mut search) = reading;
+                let read = records.read(&content, |record| search.look_at(&record));
+                read.map(|()| (records, search))
+            });
+            reading = read.await.map_err(|error| unreadable(label, &error))?;
+            let (records, search) = &reading;
+            if let Some(found) = &search.found {
+                return Err(found.refusal(&self.databases));
+            }
+            if search.copied.is_empty() && records.reached() >= self.made_before {
+                return Ok(());
+            }
+        }
+        let (records, _) = reading;
+        records.finish().map_err(|error| unreadable(label, &error))
+    }
+}
+
+fn unreadable(label: &str, error: &dyn std::error::Error) -> ArchiveError {
+    ArchiveError::Damaged {
+        object: format!("the WAL of backup {label}"),
+        reason: error.to_string(),
+    }
+}
+
+/// Looks for a directory that is changed after it was copied.
+#[derive(Debug, Default)]
+struct Search {
+    /// The tablespaces that are in the backup.
+    announced: BTreeSet<u32>,
+    /// Directories that were copied, each with the first copy of it.
+    copied: BTreeMap<DatabaseDirectory, DatabaseDirectory>,
+    found: Option<Found>,
+}
+
+/// Why a backup is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// A directory was changed after it was copied.
+    Changed(DirectoryCopy),
+    /// The replay makes a tablespace that is in the backup.
+    Made(u32),
+    /// More than can be remembered.
+    TooMany,
+}
+
+impl Search {
+    fn new(announced: impl Iterator<Item = u32>) -> Search {
+        Search {
+            announced: announced.collect(),
+            ..Search::default()
+        }
+    }
+
+    fn look_at(&mut self, record: &ReadRecord<'_>) {
+        if self.found.is_some() {
+            return;
+        }
+        let Search {
+            copied,
+            found,
+            announced,
+        } = self;
+        if !copied.is_empty() {
+            changed_directories(record.bytes, record.layout, record.version, |from| {
+                if let Some(&to) = copied.get(&from) {
+                    found.get_or_insert(Found::Changed(DirectoryCopy { to, from }));
+                }
+            });
+        }
+        if let Some(copy) = DirectoryCopy::read(record.bytes, record.layout) {
+            copied.entry(copy.from).or_insert(copy.to);
+            if copied.len() > COPIED_MAX {
+                found.get_or_insert(Found::TooMany);
+            }
+        }
+        if let Some(oid) = made_tablespace(record).filter(|oid| announced.contains(oid)) {
+            found.get_or_insert(Found::Made(oid));
+        }
+    }
+}
+
+/// The tablespace that a record makes.
+fn made_tablespace(record: &ReadRecord<'_>) -> Option<u32> {
+    let header = &record.layout.header;
+    let is_made =
+        header.rmid == rmgr_id::TABLESPACE && header.info & OPCODE_MASK == tablespace::CREATE;
+    let main = record.bytes.get(record.layout.main_start..)?;
+    let oid = main.first_chunk::<4>().filter(|_| is_made)?;
+    Some(u32::from_le_bytes(*oid))
+}
+
+impl Found {
+    fn refusal(self, databases: &Databases) -> ArchiveError {
+        let copy = match self {
+            Found::Changed(copy) => copy,
+            Found::Made(oid) => {
+                return ArchiveError::Request(format!(
+                    "tablespace {oid} was made after the checkpoint with which the backup begins: a restore could not \
+                     move it. Take the backup again after the standby's next checkpoint"
+                ));
+            }
+            Found::TooMany => {
+                return ArchiveError::Request(format!(
+                    "more than {COPIED_MAX} databases were copied while the backup ran: take the backup again"
+                ));
+            }
+        };
+        let new = databases.shown(copy.to.database);
+        if copy.to.database == copy.from.database {
+            return databases::moved(&new);
+        }
+        let template = databases.shown(copy.from.database);
+        ArchiveError::Request(format!(
+            "database {new} was made as a copy of {template} while the backup ran, and {template} was changed or \
+             dropped after that: a restore could have {new} damaged. Take the backup again"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use walzip_pgformat::version::Version;
+    use walzip_pgformat::wal::{RECORD_HEADER_LEN, RecordHeader, RecordLayout};
+
+    /// A record of 15 with a block of a relation, or with main data.
+    fn record(rmid: u8, info: u8, block: Option<[u32; 2]>, main: &[u32]) -> Vec<u8> {
+        let mut record = vec![0; RECORD_HEADER_LEN];
+        record[16] = info;
+        record[17] = rmid;
+        if let Some([tablespace, database]) = block {
+            record.extend([0; 4]);
+            for field in [tablespace, database, 16384, 0] {
+                record.extend(field.to_le_bytes());
+            }
+        }
+        if !main.is_empty() {
+            record.extend([255, 4 * main.len() as u8]);
+            record.extend(main.iter().flat_map(|field| field.to_le_bytes()));
+        }
+        let len = record.len() as u32;
+        record[0..4].copy_from_slice(&len.to_le_bytes());
+        let crc = RecordHeader::checksum(&record);
+        record[20..24].copy_from_slice(&crc.to_le_bytes());
+        record
+    }
+
+    fn copy([to, from]: [[u32; 2]; 2]) -> Vec<u8> {
+        let main = [to[1], to[0], from[1], from[0]];
+        record(rmgr_id::DATABASE, 0x00, None, &main)
+    }
+
+    fn change(of: [u32; 2]) -> Vec<u8> {
+        record(rmgr_id::HEAP, 0x00, Some(of), &[])
+    }
+
+    fn dropped([tablespace, database]: [u32; 2]) -> Vec<u8> {
+        record(rmgr_id::DATABASE, 0x20, None, &[database, 1, tablespace])
+    }
+
+    fn found(records: &[Vec<u8>]) -> Option<Found> {
+        let version = Version::from_major(15).expect("supported");
+        let mut search = Search::new([16390].into_iter());
+        let mut layout = RecordLayout::default();
+        for bytes in records {
+            layout.read(bytes, version).expect("a record");
+            search.look_at(&ReadRecord {
+                lsn: Lsn(0),
+                version,
+                bytes,
+                layout: &layout,
+            });
+        }
+        search.found
+    }
+
+    const NEW: [u32; 2] = [1663, 16400];
+    const TEMPLATE: [u32; 2] = [1663, 16399];
+    const OTHER: [u32; 2] = [1663, 5];
+
+    #[test]
+    fn a_template_that_is_changed_or_dropped_after_the_copy_is_found() {
+        let copied = copy([NEW, TEMPLATE]);
+        for after in [change(TEMPLATE), dropped(TEMPLATE)] {
+            let found = found(&[copied.clone(), change(OTHER), after]).expect("found");
+            let databases = Databases::of(&[(16399, "tpl", "1")], &[(16400, "dn", "2")]);
+            let said = found.refusal(&databases).to_string();
+            assert!(
+                said.contains("\"dn\" was made as a copy of \"tpl\""),
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_move_is_found_by_the_drop_of_its_source() {
+        let there = [16391, 16400];
+        let found = found(&[copy([there, NEW]), dropped(NEW)]).expect("found");
+        let databases = Databases::of(&[], &[(16400, "shop", "2")]);
+        let said = found.refusal(&databases).to_string();
+        assert!(said.contains("database \"shop\" was moved"), "{said}");
+    }
+
+    #[test]
+    fn what_was_changed_before_and_elsewhere_is_harmless() {
+        let copied = copy([NEW, TEMPLATE]);
+        assert_eq!(
+            found(&[change(TEMPLATE), copied.clone(), change(NEW), change(OTHER)]),
+            None
+        );
+        // In another tablespace the template has another directory.
+        assert_eq!(found(&[copied.clone(), change([16391, 16399])]), None);
+        assert_eq!(found(&[copied, dropped(NEW)]), None);
+        assert_eq!(found(&[dropped(TEMPLATE), change(TEMPLATE)]), None);
+    }
+
+    #[test]
+    fn a_tablespace_is_found_that_is_in_the_backup_and_made_again() {
+        let made = |oid| record(rmgr_id::TABLESPACE, 0x00, None, &[oid, 0]);
+        assert_eq!(found(&[made(16390)]), Some(Found::Made(16390)));
+        assert_eq!(found(&[made(16391)]), None);
+    }
+
+    #[test]
+    fn the_wal_is_read_where_databases_may_have_been_copied() {
+        let same = Databases::of(&[(5, "postgres", "1")], &[(5, "postgres", "1")]);
+        let other = Databases::of(&[(5, "postgres", "1")], &[(5, "postgres", "2")]);
+        let asked = |databases, of| {
+            let question = Question::of(databases, Lsn(900), of);
+            question.map(|question| question.made_before.0)
+        };
+        assert_eq!(asked(&same, (false, None)), None);
+        assert_eq!(asked(&other, (false, None)), Some(900));
+        assert_eq!(asked(&same, (true, Some(Lsn(300)))), Some(300));
+        assert_eq!(asked(&same, (true, None)), Some(900));
+        assert_eq!(asked(&other, (true, Some(Lsn(300)))), Some(900));
+    }
+}

@@ -1,0 +1,317 @@
+//! What a record does to the directories of databases: one is copied to make another, or its files are changed.
+//!
+//! ```text
+//! copy of a directory   database u32, tablespace u32, of the copy; the same of the source
+//! creation by WAL       database u32, tablespace u32                      (15 and later)
+//! drop                  database u32, number of tablespaces u32, tablespaces u32 each
+//! file creation         tablespace u32, database u32, relation u32, fork u32
+//! file truncation       block u32, tablespace u32, database u32, relation u32, flags u32
+//! relation map          database u32, tablespace u32, and more
+//! end of a transaction  time u64, [flags u32, [database u32, tablespace u32],
+//!                       [number u32, subtransactions u32 each],
+//!                       [number u32, relations whose files go, 3 u32 each]], and more
+//! ```
+//! (commands/dbcommands_xlog.h, catalog/storage_xlog.h, utils/relmapper.h, access/xact.h; 13 to 18)
+
+use super::record::{RecordLayout, RelFileLocator};
+use crate::bytes::read_u32;
+use crate::opcode::{database, storage, xact};
+use crate::rmgr_id;
+use crate::version::Version;
+
+/// The bits of a record's info that belong to its resource manager.
+const OPCODE_MASK: u8 = 0xF0;
+/// Those of the end of a transaction (`XLOG_XACT_OPMASK`), and that flags follow the time (`XLOG_XACT_HAS_INFO`).
+const XACT_OPCODE_MASK: u8 = 0x70;
+const XACT_HAS_FLAGS: u8 = 0x80;
+/// `XACT_XINFO_HAS_DBINFO`, `XACT_XINFO_HAS_SUBXACTS` and `XACT_XINFO_HAS_RELFILELOCATORS`.
+const HAS_DATABASE: u32 = 1;
+const HAS_SUBTRANSACTIONS: u32 = 1 << 1;
+const HAS_RELATIONS: u32 = 1 << 2;
+
+/// The directory that a database has in a tablespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DatabaseDirectory {
+    /// The OID of the tablespace.
+    pub tablespace: u32,
+    /// The OID of the database.
+    pub database: u32,
+}
+
+/// A directory that is made as a copy of another one, file by file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryCopy {
+    /// The new directory.
+    pub to: DatabaseDirectory,
+    /// What it is copied from.
+    pub from: DatabaseDirectory,
+}
+
+impl DirectoryCopy {
+    /// The copy that a record makes; nothing for any other record. `record` are the bytes that `layout` was read
+    /// from.
+    pub fn read(record: &[u8], layout: &RecordLayout) -> Option<DirectoryCopy> {
+        let is_copy = layout.header.rmid == rmgr_id::DATABASE
+            && layout.header.info & OPCODE_MASK == database::CREATE_FILE_COPY;
+        let main = is_copy.then(|| main_data(record, layout))??;
+        Some(DirectoryCopy {
+            to: directory_at(main, 0)?,
+            from: directory_at(main, 8)?,
+        })
+    }
+}
+
+/// Names the directories in which a record changes files, some of them more than once. `record` are the bytes that
+/// `layout` was read from.
+pub fn changed_directories(
+    record: &[u8],
+    layout: &RecordLayout,
+    version: &Version,
+    mut each: impl FnMut(DatabaseDirectory),
+) {
+    for block in &layout.blocks {
+        each(directory_of(block.locator));
+    }
+    let Some(main) = main_data(record, layout) else {
+        return;
+    };
+    let info = layout.header.info;
+    match layout.header.rmid {
+        rmgr_id::DATABASE => of_database(main, info & OPCODE_MASK, version, each),
+        rmgr_id::STORAGE => {
+            let at = match info & OPCODE_MASK {
+                storage::CREATE => 0,
+                storage::TRUNCATE => 4,
+                _ => return,
+            };
+            if let Some(locator) = locator_at(main, at) {
+                each(directory_of(locator));
+            }
+        }
+        rmgr_id::RELMAP => {
+            if let Some(directory) = directory_at(main, 0) {
+                each(directory);
+            }
+        }
+        rmgr_id::XACT if ends_transaction(info) && info & XACT_HAS_FLAGS != 0 => {
+            of_removed_relations(main, each);
+        }
+        _ => {}
+    }
+}
+
+/// Those of a database as a whole.
+fn of_database(
+    main: &[u8],
+    opcode: u8,
+    version: &Version,
+    mut each: impl FnMut(DatabaseDirectory),
+) {
+    let is_drop = opcode == database::drop_opcode(version.major);
+    if !is_drop {
+        if let Some(directory) = directory_at(main, 0) {
+            each(directory);
+        }
+        return;
+    }
+    let Some((database, tablespaces)) = read_u32(main, 0).zip(main.get(8..)) else {
+        return;
+    };
+    let said = read_u32(main, 4).unwrap_or_default() as usize;
+    for tablespace in tablespaces.as_chunks::<4>().0.iter().take(said) {
+        each(DatabaseDirectory {
+            tablespace: u32::from_le_bytes(*tablespace),
+            database,
+        });
+    }
+}
+
+/// Those in which the end of a transaction removes files.
+fn of_removed_relations(main: &[u8], mut each: impl FnMut(DatabaseDirectory)) {
+    let mut at = 12;
+    let flags = read_u32(main, 8).unwrap_or_default();
+    if flags & HAS_DATABASE != 0 {
+        at += 8;
+    }
+    if flags & HAS_SUBTRANSACTIONS != 0 {
+        let Some(number) = read_u32(main, at) else {
+            return;
+        };
+        at = after_list(at, number, 4);
+    }
+    if flags & HAS_RELATIONS == 0 {
+        return;
+    }
+    let Some((number, relations)) = read_u32(main, at).zip(main.get(at.saturating_add(4)..)) else {
+        return;
+    };
+    for relation in relations.as_chunks::<12>().0.iter().take(number as usize) {
+        if let Some(locator) = locator_at(relation, 0) {
+            each(directory_of(locator));
+        }
+    }
+}
+
+/// Behind a number and as many elements.
+fn after_list(at: usize, number: u32, element_len: usize) -> usize {
+    let list_len = (number as usize).saturating_mul(element_len);
+    at.saturating_add(4).saturating_add(list_len)
+}
+
+fn ends_transaction(info: u8) -> bool {
+    let ends = [
+        xact::COMMIT,
+        xact::ABORT,
+        xact::COMMIT_PREPARED,
+        xact::ABORT_PREPARED,
+    ];
+    ends.contains(&(info & XACT_OPCODE_MASK))
+}
+
+fn main_data<'r>(record: &'r [u8], layout: &RecordLayout) -> Option<&'r [u8]> {
+    let end = layout.main_start.checked_add(layout.main_len)?;
+    record.get(layout.main_start..end)
+}
+
+/// A database and its tablespace.
+fn directory_at(main: &[u8], at: usize) -> Option<DatabaseDirectory> {
+    Some(DatabaseDirectory {
+        database: read_u32(main, at)?,
+        tablespace: read_u32(main, at.checked_add(4)?)?,
+    })
+}
+
+fn locator_at(bytes: &[u8], at: usize) -> Option<RelFileLocator> {
+    Some(RelFileLocator {
+        tablespace: read_u32(bytes, at)?,
+        database: read_u32(bytes, at.checked_add(4)?)?,
+        relation: read_u32(bytes, at.checked_add(8)?)?,
+    })
+}
+
+fn directory_of(locator: RelFileLocator) -> DatabaseDirectory {
+    DatabaseDirectory {
+        tablespace: locator.tablespace,
+        database: locator.database,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wal::{RECORD_HEADER_LEN, RecordHeader};
+
+    /// A record without blocks.
+    fn record(rmid: u8, info: u8, main: &[u32]) -> Vec<u8> {
+        let mut record = vec![0; RECORD_HEADER_LEN];
+        record[16] = info;
+        record[17] = rmid;
+        record.extend([255, 4 * main.len() as u8]);
+        record.extend(main.iter().flat_map(|field| field.to_le_bytes()));
+        finished(record)
+    }
+
+    fn finished(mut record: Vec<u8>) -> Vec<u8> {
+        let len = record.len() as u32;
+        record[0..4].copy_from_slice(&len.to_le_bytes());
+        let crc = RecordHeader::checksum(&record);
+        record[20..24].copy_from_slice(&crc.to_le_bytes());
+        record
+    }
+
+    fn read(record: &[u8], major: u32) -> (Option<DirectoryCopy>, Vec<[u32; 2]>) {
+        let version = Version::from_major(major).expect("supported");
+        let mut layout = RecordLayout::default();
+        layout.read(record, version).expect("a record");
+        let mut changed = Vec::new();
+        changed_directories(record, &layout, version, |of| {
+            changed.push([of.tablespace, of.database]);
+        });
+        (DirectoryCopy::read(record, &layout), changed)
+    }
+
+    #[test]
+    fn a_copy_and_its_source_are_read_of_all_majors() {
+        let copied = DirectoryCopy {
+            to: DatabaseDirectory {
+                tablespace: 1663,
+                database: 16400,
+            },
+            from: DatabaseDirectory {
+                tablespace: 16390,
+                database: 1,
+            },
+        };
+        let bytes = record(rmgr_id::DATABASE, 0x00, &[16400, 1663, 1, 16390]);
+        for major in 13..=18 {
+            assert_eq!(read(&bytes, major), (Some(copied), vec![[1663, 16400]]));
+        }
+    }
+
+    #[test]
+    fn drops_have_another_opcode_since_15() {
+        let main = [16400, 2, 1663, 16390];
+        let both = vec![[1663, 16400], [16390, 16400]];
+        for (major, opcode) in [(13, 0x10), (14, 0x10), (15, 0x20), (18, 0x20)] {
+            let bytes = record(rmgr_id::DATABASE, opcode, &main);
+            assert_eq!(read(&bytes, major), (None, both.clone()), "{major}");
+        }
+        let created = record(rmgr_id::DATABASE, 0x10, &[16400, 1663]);
+        assert_eq!(read(&created, 15), (None, vec![[1663, 16400]]));
+        // What says that there are more than it has.
+        let short = record(rmgr_id::DATABASE, 0x20, &[16400, u32::MAX, 1663]);
+        assert_eq!(read(&short, 15), (None, vec![[1663, 16400]]));
+    }
+
+    #[test]
+    fn files_and_maps_are_changed_in_their_directory() {
+        for (rmid, info, main) in [
+            (rmgr_id::STORAGE, 0x10, vec![1663, 5, 16384, 0]),
+            (rmgr_id::STORAGE, 0x20, vec![7, 1663, 5, 16384, 7]),
+            (rmgr_id::RELMAP, 0x00, vec![5, 1663, 524]),
+        ] {
+            let bytes = record(rmid, info, &main);
+            assert_eq!(read(&bytes, 15), (None, vec![[1663, 5]]), "{rmid} {info}");
+        }
+    }
+
+    #[test]
+    fn a_transaction_removes_files_when_it_ends() {
+        let time = [1, 2];
+        let relations = [2, 1663, 5, 16384, 16390, 6, 16385];
+        let removed = vec![[1663, 5], [16390, 6]];
+        for info in [0x80, 0xA0, 0xB0, 0xC0] {
+            let bytes = record(rmgr_id::XACT, info, &[&time[..], &[4], &relations].concat());
+            assert_eq!(read(&bytes, 15), (None, removed.clone()), "{info}");
+        }
+        let before = [7, 5, 1663, 2, 700, 701];
+        let bytes = record(
+            rmgr_id::XACT,
+            0x80,
+            &[&time[..], &before, &relations].concat(),
+        );
+        assert_eq!(read(&bytes, 13), (None, removed));
+        for harmless in [vec![1, 2], vec![1, 2, 3, 5, 1663, u32::MAX], vec![1, 2, 4]] {
+            let bytes = record(rmgr_id::XACT, 0x80, &harmless);
+            assert_eq!(read(&bytes, 18), (None, vec![]));
+        }
+        // Without flags, and one that is only prepared.
+        let bytes = record(rmgr_id::XACT, 0x00, &[&time[..], &[4], &relations].concat());
+        assert_eq!(read(&bytes, 18), (None, vec![]));
+        let bytes = record(rmgr_id::XACT, 0x90, &[&time[..], &[4], &relations].concat());
+        assert_eq!(read(&bytes, 18), (None, vec![]));
+    }
+
+    #[test]
+    fn blocks_are_changed_in_the_directory_of_their_relation() {
+        let mut bytes = vec![0; RECORD_HEADER_LEN];
+        bytes[17] = rmgr_id::HEAP;
+        bytes.extend([0, 0, 0, 0]);
+        bytes.extend(
+            [1663_u32, 5, 16384, 9]
+                .iter()
+                .flat_map(|field| field.to_le_bytes()),
+        );
+        assert_eq!(read(&finished(bytes), 15), (None, vec![[1663, 5]]));
+    }
+}
