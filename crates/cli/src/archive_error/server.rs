@@ -7,6 +7,8 @@ use crate::exit_code::Kind;
 
 /// A role may not do what it was asked to (utils/errcodes.txt).
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
+/// So its message begins where the system has not let it do something.
+const NO_ACCESS: &str = "could not ";
 /// What it reads is damaged.
 const DATA_CORRUPTED: &str = "XX001";
 
@@ -28,7 +30,13 @@ pub(super) fn kind_and_hint(error: &ServerError) -> KindAndHint {
             Kind::DbConnect,
             Some("Is the server running, and do --host and --port (or PGHOST, PGPORT) name it?"),
         ),
-        ServerError::Lost { .. } | ServerError::Silent(_) => (Kind::DbConnect, None),
+        ServerError::Lost { .. } => (
+            Kind::DbConnect,
+            Some(
+                "The server's log says whether it was stopped, or has crashed. When it runs again, repeat the command.",
+            ),
+        ),
+        ServerError::Silent(_) => (Kind::DbConnect, None),
         ServerError::Behind(_) => (
             Kind::DbQuery,
             Some("Without --no-loop it is tried again until it can."),
@@ -51,6 +59,17 @@ pub(super) fn kind_and_hint(error: &ServerError) -> KindAndHint {
             Kind::Access,
             Some("Check the user and the password, and pg_hba.conf."),
         ),
+        // The server has it for files as well.
+        ServerError::Sql(error)
+            if error.sqlstate == INSUFFICIENT_PRIVILEGE && error.message.starts_with(NO_ACCESS) =>
+        {
+            (
+                Kind::DbQuery,
+                Some(
+                    "The server itself may not read the file: give it to the account that the server runs as (chown, chmod).",
+                ),
+            )
+        }
         ServerError::Sql(error) if error.sqlstate == INSUFFICIENT_PRIVILEGE => (
             Kind::DbQuery,
             Some(
