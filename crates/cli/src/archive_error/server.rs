@@ -104,3 +104,28 @@ fn tls(fault: &TlsFault) -> Option<&'static str> {
         TlsFault::Broken(_) => Some("The server's log may say why."),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use walzip_archive::replication::SqlError;
+
+    #[test]
+    fn a_file_that_the_server_may_not_read_is_no_missing_attribute() {
+        let hint = |message: &str| {
+            let error = ServerError::Sql(SqlError {
+                severity: "ERROR".to_owned(),
+                sqlstate: INSUFFICIENT_PRIVILEGE.to_owned(),
+                message: message.to_owned(),
+                detail: None,
+                hint: None,
+                routine: None,
+            });
+            kind_and_hint(&error).1.unwrap_or_default()
+        };
+        let file = hint("could not open file \"./base/5/1259\": Permission denied");
+        assert!(file.contains("chown"), "{file}");
+        let role = hint("permission denied to start a backup");
+        assert!(role.contains("REPLICATION"), "{role}");
+    }
+}
