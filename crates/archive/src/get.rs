@@ -21,7 +21,7 @@ use futures::future::join;
 use object_store::ObjectStore;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
-use walzip_repo::{ClusterIdentity, Repository, WalPacks, WalSurvey};
+use walzip_repo::{ClusterIdentity, Repository, WalPacks};
 
 use crate::archived::stored_wal::StoredWal;
 use crate::archived::timelines::Timelines;
@@ -35,7 +35,6 @@ use crate::get::tablespace_guard::TablespaceGuard;
 use crate::packs::{Before, Undecoded, is_damage};
 use crate::wal::content;
 use crate::wal::expected_end::ExpectedEnd;
-use crate::wal::taken_number;
 
 /// How to get.
 #[derive(Clone, Debug, Default)]
@@ -62,17 +61,13 @@ pub enum Got {
     },
     /// The archive has no file of this name.
     NotFound,
-    /// The archive has no history of this timeline, and has one of a later timeline: the number is taken. Nothing
-    /// was written.
-    NumberTaken,
 }
 
 /// A file that the archive has, and that nobody has decoded yet.
 #[derive(Debug)]
 pub struct FoundWal {
     name: String,
-    /// Nothing for a history whose number is taken.
-    stored: Option<StoredWal>,
+    stored: StoredWal,
     store: Arc<dyn ObjectStore>,
     cluster: ClusterIdentity,
     options: GetOptions,
@@ -105,9 +100,11 @@ pub async fn find(
     let repository = asking.as_ref().unwrap_or(repository);
     let (store, cluster) = (repository.store(), repository.cluster());
     let stored = match StoredWal::get(repository, name).await? {
-        Some(stored) => Some(Some(stored)),
-        None if is_number_taken(repository, name).await? => Some(None),
-        None => get_again(store, cluster, name).await?.map(Some),
+        Some(stored) => Some(stored),
+        None => {
+            check_not_lost(repository, name).await?;
+            get_again(store, cluster, name).await?
+        }
     };
     Ok(stored.map(|stored| FoundWal {
         name: name.to_owned(),
@@ -116,14 +113,6 @@ pub async fn find(
         cluster,
         options: options.clone(),
     }))
-}
-
-/// Leaves the history of a number that is taken where a server asks for it.
-pub fn deliver_taken_number(destination: &Path) -> Result<(), ArchiveError> {
-    durable::deliver_with(destination, |file| {
-        let written = file.write_all(taken_number::history());
-        written.map_err(|error| ArchiveError::file("write", destination, error))
-    })
 }
 
 /// The same for a cluster whose data directory asks. What is found costs one request: its key
@@ -146,7 +135,7 @@ pub async fn find_for_data_directory(
         false => (get.await?, None),
     };
     let stored = match stored {
-        Some(stored) => Some(Some(stored)),
+        Some(stored) => Some(stored),
         None => {
             // Whether that means anything, the records and the mark say.
             let repository = match opened {
@@ -155,12 +144,10 @@ pub async fn find_for_data_directory(
             };
             let what = || data_directory.display().to_string();
             let part = cluster::part_of(&repository, cluster, what).await?;
-            let (in_place, is_taken) = join(part.check_wal(), is_number_taken(&part, name)).await;
+            let (in_place, not_lost) = join(part.check_wal(), check_not_lost(&part, name)).await;
             in_place?;
-            match is_taken? {
-                true => Some(None),
-                false => get_again(store, cluster, name).await?.map(Some),
-            }
+            not_lost?;
+            get_again(store, cluster, name).await?
         }
     };
     Ok(stored.map(|stored| FoundWal {
@@ -188,26 +175,18 @@ async fn get_again(
     }
 }
 
-/// Whether a file that the archive does not have is the history of a number that is taken. Refuses to say that the
-/// archive does not have what it should have.
-async fn is_number_taken(repository: &Repository, name: &str) -> Result<bool, ArchiveError> {
-    let WalFileName::History(timeline) = name.parse()? else {
-        return Ok(false);
-    };
-    let survey = repository.survey_wal().await?;
-    refuse_lost_history(repository, &survey, timeline).await?;
-    Ok(taken_number::is_taken(timeline, &survey))
+/// Refuses to say that the archive does not have what it should have.
+async fn check_not_lost(repository: &Repository, name: &str) -> Result<(), ArchiveError> {
+    match name.parse()? {
+        WalFileName::History(timeline) => refuse_lost_history(repository, timeline).await,
+        _ => Ok(()),
+    }
 }
 
 impl FoundWal {
-    /// Whether the archive has it: otherwise it is the history of a number that is taken.
-    pub fn is_archived(&self) -> bool {
-        self.stored.is_some()
-    }
-
     /// How many segments follow it in its pack, if it is in one.
     pub fn following(&self) -> Option<usize> {
-        self.stored.as_ref().and_then(StoredWal::following)
+        self.stored.following()
     }
 
     /// Writes it to `destination`. Where an object of its own is damaged, a pack may have the segment
@@ -215,11 +194,9 @@ impl FoundWal {
     /// before it may have been passed wrongly: it is tried as its proof was made.
     pub async fn deliver(self, destination: &Path) -> Result<Got, ArchiveError> {
         let (name, cluster, options) = (&*self.name, self.cluster, &self.options);
-        let Some(stored) = self.stored else {
-            return Ok(Got::NumberTaken);
-        };
-        let is_single = matches!(stored, StoredWal::Single(_));
-        let delivered = deliver_off_the_runtime(stored, cluster, name, destination, options).await;
+        let is_single = matches!(self.stored, StoredWal::Single(_));
+        let delivered =
+            deliver_off_the_runtime(self.stored, cluster, name, destination, options).await;
         let error = match delivered {
             Err(error) if is_damage(&error) => error,
             other => return other,
@@ -267,9 +244,9 @@ async fn deliver_off_the_runtime(
 /// its own new one. Where the archive has WAL of that timeline, it would be mixed with another's.
 async fn refuse_lost_history(
     repository: &Repository,
-    survey: &WalSurvey,
     timeline: TimelineId,
 ) -> Result<(), ArchiveError> {
+    let survey = repository.survey_wal().await?;
     let mut timelines = Timelines::read(repository, &survey.histories).await;
     if let Some(failure) = timelines.take_failure() {
         return Err(failure);

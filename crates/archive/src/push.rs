@@ -38,7 +38,7 @@ use crate::error::ArchiveError;
 use crate::packs::is_damage;
 use crate::push::archive_status::ArchiveStatus;
 use crate::spool::FileFacts;
-use crate::wal::{content, taken_number};
+use crate::wal::content;
 
 /// How to push.
 #[derive(Clone, Debug)]
@@ -147,16 +147,6 @@ impl WalFile {
         options: &PushOptions,
     ) -> Result<Pushed, ArchiveError> {
         let (name, path, file) = (&self.name, &self.path, &self.file);
-        if matches!(name, WalFileName::History(_)) && taken_number::is_history(file.beginning()) {
-            // A server with archive_mode = always hands on what it was given.
-            tracing::info!("{name} stands for a number that is taken, and is archived nowhere");
-            return Ok(Pushed {
-                name: name.to_string(),
-                outcome: PushOutcome::AlreadyStored,
-                original_bytes: file.len() as u64,
-                stored_bytes: 0,
-            });
-        }
         let part = owner(repository, name, file.beginning(), path, options).await?;
         if let WalFileName::Segment(segment) | WalFileName::Partial(segment) = name {
             self.check_content(&part)?;

@@ -153,7 +153,9 @@ pub async fn restore(
     data_directory: &Path,
     options: &RestoreOptions,
 ) -> Result<Restored, ArchiveError> {
-    let command = options.restore_command.text(None, None);
+    let command = options
+        .restore_command
+        .text(TimelineId::default(), None, None);
     for placeholder in ["%f", "%p"] {
         if !command.contains(placeholder) {
             let reason = format!("the restore_command has no {placeholder} in it");
@@ -337,10 +339,19 @@ async fn fill(
 }
 
 fn recovery_settings(options: &RestoreOptions, plan: &Plan) -> Result<String, ArchiveError> {
-    let recovery = &options.recovery;
-    let command = options
-        .restore_command
-        .text(plan.expected_end.as_ref(), plan.own_from);
+    let mut recovery = options.recovery.clone();
+    if options.standby && recovery.timeline == TargetTimeline::Latest && !plan.is_latest {
+        recovery.timeline = TargetTimeline::Id(plan.timeline);
+        tracing::warn!(
+            "PostgreSQL would not find timeline {} as the latest, since a number below it has no history: the standby \
+             goes along that timeline, and does not follow the next promotion by itself",
+            plan.timeline
+        );
+    }
+    let command =
+        options
+            .restore_command
+            .text(plan.timeline, plan.expected_end.as_ref(), plan.own_from);
     let settings = recovery.settings(&command, plan.timeline, options.standby)?;
     let now = Timestamp::now();
     let archive_mode = match options.archive_mode {

@@ -3,7 +3,6 @@
 pub(crate) mod content;
 pub(crate) mod expected_end;
 pub(crate) mod segment_times;
-pub(crate) mod taken_number;
 pub(crate) mod text;
 pub(crate) mod times_in_brief;
 pub(crate) mod wal_end;

@@ -59,12 +59,10 @@ impl Sources {
     /// decoded.
     pub async fn get(&self, asked: &Asked, show: &dyn Fn(&FoundWal)) -> Result<Got, CommandError> {
         let mut failed: Option<CommandError> = None;
-        let (mut cluster, mut nothing) = (None, Got::NotFound);
+        let mut cluster = None;
         for place in &self.0 {
             match from(place, asked, &mut cluster, show).await {
                 Ok(Got::NotFound) => {}
-                // Another one may have its history.
-                Ok(Got::NumberTaken) => nothing = Got::NumberTaken,
                 Ok(got) => {
                     if let Some(error) = failed {
                         tracing::warn!("{}; {} is from {place}", error.message(), asked.name);
@@ -79,7 +77,7 @@ impl Sources {
                 }
             }
         }
-        failed.map_or(Ok(nothing), Err)
+        failed.map_or(Ok(Got::NotFound), Err)
     }
 }
 
@@ -91,8 +89,7 @@ impl Sources {
             ..asked.clone()
         };
         for place in &self.0 {
-            let found = find_in(place, &other, &mut None).await?;
-            if found.is_some_and(|found| found.is_archived()) {
+            if find_in(place, &other, &mut None).await?.is_some() {
                 return Ok(true);
             }
         }

@@ -57,7 +57,7 @@ impl ArchivedWal {
         self.numbers.keys().copied()
     }
 
-    fn has(&self, timeline: TimelineId, number: u64) -> bool {
+    pub(crate) fn has(&self, timeline: TimelineId, number: u64) -> bool {
         let of_timeline = self.numbers.get(&timeline);
         of_timeline.is_some_and(|numbers| numbers.contains(&number))
     }

@@ -27,6 +27,9 @@ use crate::packs::is_damage;
 /// How many segments are searched for the beginning of a timeline; an expiry keeps them.
 pub(crate) const BEGINNING_SEGMENTS: usize = 2;
 
+/// How many segments before a fork are searched for a time.
+const SEGMENTS_SEARCHED: usize = 64;
+
 /// How many segments are asked how far a server's clock is from the store's.
 const CLOCK_SEGMENTS: usize = 3;
 /// A clock that is nearer to the store's is as good as it: a segment is stored a while after its last commit.
@@ -107,23 +110,48 @@ impl<B: BranchBackup> Branches<'_, B> {
             }
         }
         let begun = self.begun(candidates, &born, moment).await?;
-        let last_begun = begun.last().map(|&timeline| (None, timeline));
-        let Some((birth, newest)) = last_begun.or(youngest(self.timelines, &born)) else {
-            return Ok(None);
+        let youngest = youngest(self.timelines, &born);
+        let after = youngest.and_then(|(_, youngest)| self.last_after(youngest, &begun));
+        // Where nothing says which of those without WAL went on, the others are beside the last one.
+        let last = after.or(begun.last().copied().filter(|_| youngest.is_none()));
+        let (birth, newest) = match (last, youngest) {
+            (Some(last), _) => (self.birth_of_ancestors(last, &born), last),
+            (None, Some(youngest)) => youngest,
+            (None, None) => return Ok(None),
         };
-        let others = begun.iter().filter(|&&other| other != newest);
+        let beside = begun.iter().filter(|&&other| other != newest);
         let mut choice = Choice {
             timeline: newest,
-            born: birth,
-            competing: others
+            born: birth.filter(|_| last.is_none()),
+            competing: beside
                 .filter_map(|&other| self.beside(newest, other))
                 .collect(),
             superseded: Vec::new(),
         };
         for &(_, timeline) in born.iter().filter(|(_, timeline)| *timeline != newest) {
-            self.compare(timeline, &mut choice).await?;
+            self.compare(timeline, birth, &mut choice).await?;
         }
         Ok(Some(choice))
+    }
+
+    /// The last of those that descend from a timeline.
+    fn last_after(&self, timeline: TimelineId, begun: &[TimelineId]) -> Option<TimelineId> {
+        let descends = |begun: &&TimelineId| {
+            let history = self.timelines.history(**begun);
+            history.is_some_and(|history| history.contains(timeline))
+        };
+        begun.iter().rev().find(descends).copied()
+    }
+
+    /// When the youngest of the timelines was born from which this one descends: it is younger.
+    fn birth_of_ancestors(
+        &self,
+        timeline: TimelineId,
+        born: &[(Option<Timestamp>, TimelineId)],
+    ) -> Option<Timestamp> {
+        let history = self.timelines.history(timeline)?;
+        let ancestors = born.iter().filter(|(_, other)| history.contains(*other));
+        ancestors.filter_map(|(birth, _)| *birth).max()
     }
 
     /// The same among those that have WAL or a backup.
@@ -141,15 +169,26 @@ impl<B: BranchBackup> Branches<'_, B> {
         candidates: &[TimelineId],
         timeline: TimelineId,
     ) -> Result<Vec<OtherBranch>, ArchiveError> {
-        let born: Vec<_> = self
-            .with_content(candidates)
-            .map(|born| (None, born))
-            .collect();
-        let begun = self.begun(candidates, &born, None).await?;
-        let begun = begun.into_iter();
-        Ok(begun
-            .filter_map(|begun| self.beside(timeline, begun))
-            .collect())
+        let mut born = Vec::new();
+        for timeline in self.with_content(candidates) {
+            born.push((self.birth(timeline).await?, timeline));
+        }
+        let mut beside = Vec::new();
+        for begun in self.begun(candidates, &born, None).await? {
+            let mut choice = Choice {
+                timeline: begun,
+                born: None,
+                competing: Vec::new(),
+                superseded: Vec::new(),
+            };
+            let birth = self.birth_of_ancestors(begun, &born);
+            self.compare(timeline, birth, &mut choice).await?;
+            let descends = self.last_after(timeline, &[begun]).is_some();
+            if !descends || !choice.competing.is_empty() {
+                beside.extend(self.beside(timeline, begun));
+            }
+        }
+        Ok(beside)
     }
 
     fn with_content<'c>(
@@ -160,9 +199,14 @@ impl<B: BranchBackup> Branches<'_, B> {
         candidates.filter(|&timeline| self.has_content(timeline))
     }
 
-    /// Adds another timeline with WAL or a backup to a choice, if it was alive after they parted.
-    async fn compare(&self, timeline: TimelineId, choice: &mut Choice) -> Result<(), ArchiveError> {
-        let (newest, birth) = (choice.timeline, choice.born);
+    /// Adds another timeline with WAL or a backup to a choice, if it was alive after they parted, and after this birth.
+    async fn compare(
+        &self,
+        timeline: TimelineId,
+        birth: Option<Timestamp>,
+        choice: &mut Choice,
+    ) -> Result<(), ArchiveError> {
+        let newest = choice.timeline;
         let common = self.timelines.common(timeline, newest);
         let parted_at = common.map(|(_, at)| at).unwrap_or_default();
         let (life, written) = self.life_with_segment(timeline, parted_at, birth).await?;
@@ -227,12 +271,26 @@ impl<B: BranchBackup> Branches<'_, B> {
         let histories: Vec<_> = all
             .filter_map(|&timeline| self.timelines.history(timeline))
             .collect();
-        begun.sort_unstable();
         begun.retain(|&timeline| {
             let mut others = histories.iter().filter(|other| other.timeline != timeline);
             !others.any(|other| other.contains(timeline))
         });
+        // What was written to one that was left within its first segment is in the segment of the one that left it.
+        let mut begun: Vec<TimelineId> = begun
+            .into_iter()
+            .map(|timeline| self.last_with_content(timeline, candidates))
+            .collect();
+        begun.sort_unstable();
+        begun.dedup();
         Ok(begun)
+    }
+
+    /// The timeline with WAL that has most of one without, if there is any; otherwise that one.
+    fn last_with_content(&self, timeline: TimelineId, candidates: &[TimelineId]) -> TimelineId {
+        let left_at = |other: TimelineId| self.timelines.history(other)?.switch_of(timeline);
+        let with_wal = self.with_content(candidates);
+        let descendants = with_wal.filter_map(|other| Some((left_at(other)?, other)));
+        descendants.max().map_or(timeline, |(_, last)| last)
     }
 
     /// Whether a timeline without WAL had left its parent by a moment, as far as is known: the last time in the WAL before
@@ -247,7 +305,7 @@ impl<B: BranchBackup> Branches<'_, B> {
         };
         let way = self.wal.way(self.timelines, parent);
         let last = self.wal.number_at(Lsn(switch.0.saturating_sub(1)));
-        for number in (0..=last).rev().take(BEGINNING_SEGMENTS) {
+        for number in (0..=last).rev().take(SEGMENTS_SEARCHED) {
             let segment = way.segment(number)?;
             if !self.wal.missing(&[segment])?.is_empty() {
                 continue;

@@ -151,10 +151,19 @@ impl Timelines {
     }
 
     /// The timeline that PostgreSQL calls `latest` when it starts from this one: it asks for the
-    /// history of each following number until there is none (`findNewestTimeLine`), and a number below others is taken.
+    /// history of each following number until there is none (`findNewestTimeLine`).
     pub(crate) fn newest_from(&self, start: TimelineId) -> TimelineId {
-        let newest = self.histories.keys().next_back().copied();
-        newest.map_or(start, |newest| newest.max(start))
+        let following = (start.0..u32::MAX).map(|id| TimelineId(id + 1));
+        following
+            .take_while(|id| self.histories.contains_key(id))
+            .last()
+            .unwrap_or(start)
+    }
+
+    /// The timeline with the highest number, if that is above this one: numbers below it may have been set aside.
+    pub(crate) fn highest_from(&self, start: TimelineId) -> TimelineId {
+        let highest = self.histories.keys().next_back().copied();
+        highest.map_or(start, |highest| highest.max(start))
     }
 
     /// Whether a history on `timeline` passes the position on `ancestor`, or is still on it.

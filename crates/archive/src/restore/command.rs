@@ -1,5 +1,6 @@
 //! What a restored server calls for its WAL.
 
+use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::SegmentName;
 
 use crate::wal::expected_end::ExpectedEnd;
@@ -32,6 +33,7 @@ impl RestoreCommand {
 
     pub(super) fn text(
         &self,
+        timeline: TimelineId,
         expected_end: Option<&ExpectedEnd>,
         own_from: Option<SegmentName>,
     ) -> String {
@@ -40,7 +42,7 @@ impl RestoreCommand {
         };
         let mut text = self.command.clone();
         if let Some(end) = expected_end {
-            text = format!("{text} {end}");
+            text = format!("{text} {end} --to-timeline {timeline}");
         }
         if let Some(segment) = own_from {
             text = format!("{text} --own-from {segment}");

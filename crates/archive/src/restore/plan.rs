@@ -50,6 +50,8 @@ pub(super) struct Plan {
     pub(super) expected_end: Option<ExpectedEnd>,
     /// The first segment of the timeline itself, where it is not archived yet.
     pub(super) own_from: Option<SegmentName>,
+    /// Whether a server that looks for the newest timeline comes to this one.
+    pub(super) is_latest: bool,
 }
 
 /// Everything that is known of the archive, and what is asked for.
@@ -100,6 +102,7 @@ async fn plan_of(whose: &Whose, options: &RestoreOptions) -> Result<Plan, Archiv
         reached => (timeline, reached?),
     };
     let own_from = planner.own_from(&backup, timeline)?;
+    let is_latest = planner.timelines.newest_from(backup.stop.timeline) == timeline;
     let partials = match planner.target() {
         RecoveryTarget::Latest => {
             let (known, goal) = (
@@ -120,6 +123,7 @@ async fn plan_of(whose: &Whose, options: &RestoreOptions) -> Result<Plan, Archiv
         partials,
         expected_end,
         own_from,
+        is_latest,
     })
 }
 
@@ -190,7 +194,7 @@ impl<'a> Planner<'a> {
         };
         match self.options.recovery.timeline {
             TargetTimeline::Current => Ok(told(newest)),
-            TargetTimeline::Latest => Ok(told(self.timelines.newest_from(newest))),
+            TargetTimeline::Latest => Ok(told(self.timelines.highest_from(newest))),
             TargetTimeline::Id(timeline) => {
                 self.check_known(timeline)?;
                 Ok(told(timeline))
@@ -219,7 +223,7 @@ impl<'a> Planner<'a> {
             candidates.retain(|&goal| self.timelines.passes(goal, stop.timeline, stop.lsn));
         }
         let moment = match self.target() {
-            RecoveryTarget::Time(time) => Some(*time),
+            RecoveryTarget::Time(time) => Some(self.last_included(*time)),
             _ => None,
         };
         let branches = Branches {

@@ -134,9 +134,14 @@ fn refuse_only_copy(
             timeline: child,
             ..part.from
         };
+        // One that has left the child since has a copy as well.
+        let has_copy = |other: &TimelineId| {
+            let history = timelines.history(*other);
+            history.is_some_and(|history| history.contains(child)) && wal.has(*other, part.number)
+        };
         let leaves_within =
             parent == part.from.timeline && begin < switch && wal.number_at(switch) == part.number;
-        if leaves_within && !wal.missing(&[own])?.is_empty() {
+        if leaves_within && !timelines.known().any(|other| has_copy(&other)) {
             return Err(ArchiveError::Request(format!(
                 "timeline {child} left timeline {parent} at {switch}, in {}, and has not archived its own {own} yet: what \
                  comes before that position is nowhere else. Let the server of timeline {child} archive it (walzip check \

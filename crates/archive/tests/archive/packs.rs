@@ -59,7 +59,7 @@ pub async fn got(repository: &Repository, name: &str) -> Result<Option<Vec<u8>>,
     let destination = pg_wal.path().join("RECOVERYXLOG");
     match get(repository, name, &destination, &GetOptions::default()).await? {
         Got::Found { .. } => Ok(Some(std::fs::read(&destination).expect("a file"))),
-        Got::NotFound | Got::NumberTaken => Ok(None),
+        Got::NotFound => Ok(None),
     }
 }
 

@@ -181,7 +181,7 @@ impl<'s> Call<'s> {
                 return Err("the data directory is gone".to_owned());
             }
             match self.sources.get(&asked, &|_| ()).await {
-                Ok(got) => Ok(matches!(got, Got::Found { .. })),
+                Ok(got) => Ok(got != Got::NotFound),
                 Err(error) => Err(error.message().to_owned()),
             }
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use walzip_archive::get::early_end;
-use walzip_archive::get::{FoundWal, Got, deliver_taken_number};
+use walzip_archive::get::{FoundWal, Got};
 use walzip_archive::restore::RecoveryTarget;
 use walzip_archive::{ArchiveError, ExpectedEnd};
 use walzip_pgformat::Lsn;
@@ -35,9 +35,6 @@ use crate::{running_as_root, runtime};
 /// of a recovery that "walzip restore" has planned, also decodes segments that follow, up to 256 MiB,
 /// leaves them for the next calls, and a worker in the background goes on from there. They meet in the spool directory, or where there is none, in walzip-UID in the
 /// directory for temporary files.
-///
-/// A timeline that was set aside leaves a number below others. Asked for its history, the archive gives one of
-/// comments alone, so that no server takes the number again, or stops there in its search for the newest timeline.
 ///
 /// "walzip restore" says with --expected-end where the recovery is expected to end. Where PostgreSQL ends it before,
 /// since a segment does not continue the one before it, the answer to its question for the next timeline is an error,
@@ -84,6 +81,10 @@ struct EndArgs {
     /// The time to which it goes: a segment before the expected end is refused if it would end there
     #[arg(long, value_name = "TIME", requires = "expected_end")]
     target_time: Option<String>,
+
+    /// The timeline to which it goes
+    #[arg(long, value_name = "TIMELINE")]
+    to_timeline: Option<u32>,
 
     /// The first segment that the timeline has for itself to which it goes: no older timeline's is given in its
     /// place
@@ -210,24 +211,25 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
             }
             Ok(())
         }
-        Got::NumberTaken => {
-            tracing::info!(
-                "{} is not in the archive, and the history of a later timeline is: its number counts as taken",
-                asked.name
-            );
-            Ok(deliver_taken_number(&asked.destination)?)
-        }
         Got::NotFound => {
-            refuse_early_end(&asked, &sources)?;
+            refuse_early_end(&asked, &sources, args.end.to_timeline)?;
             tracing::info!("{} is not in the archive", asked.name);
             Err(CommandError::silent(Kind::NotInArchive))
         }
     }
 }
 
-/// A server that asks for a history that there is not may be about to open its database.
-fn refuse_early_end(asked: &Asked, sources: &Sources) -> Result<(), CommandError> {
-    let is_history = matches!(asked.name.parse(), Ok(WalFileName::History(_)));
+/// A server that asks for a history that there is not may be about to open its database. Before it begins, it asks for
+/// those of all numbers up to that of its timeline, of which some may have been set aside.
+fn refuse_early_end(
+    asked: &Asked,
+    sources: &Sources,
+    to_timeline: Option<u32>,
+) -> Result<(), CommandError> {
+    let is_history = match asked.name.parse() {
+        Ok(WalFileName::History(timeline)) => to_timeline.is_none_or(|to| timeline.0 > to),
+        _ => false,
+    };
     let (Some(expected), Some(directory), true) =
         (asked.expected_end, asked.cluster_directory(), is_history)
     else {

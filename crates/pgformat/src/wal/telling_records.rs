@@ -24,7 +24,7 @@ const OPCODE_MASK: u8 = 0xF0;
 const CREATE: u8 = 0x00;
 /// What they are at a change of settings (`XLOG_PARAMETER_CHANGE`).
 const PARAMETER_CHANGE: u8 = 0x60;
-/// Where such a record has the new `wal_level`, an i32 (PostgreSQL 12 to 18), and the value of `minimal`.
+/// Where such a record has the new `wal_level`, an i32 (PostgreSQL 13 to 18), and the value of `minimal`.
 const WAL_LEVEL: usize = 20;
 const WAL_LEVEL_MINIMAL: u32 = 0;
 

@@ -19,7 +19,6 @@ use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::files::regular_file;
 use crate::wal::content;
-use crate::wal::taken_number;
 use crate::wal::wal_end::WalEnd;
 
 /// A WAL file in `pg_wal`, and what the server noted of its archiving.
@@ -204,11 +203,7 @@ fn is_worth_keeping(
             let from = copied.map(|fork| fork.switch).max().unwrap_or_default();
             Ok(first.is_none_or(|first| number > first) && segment.has_changes(from)?)
         }
-        WalFileName::History(_) => {
-            let content = fs::read(&file.path);
-            let content = content.map_err(|error| ArchiveError::file("read", &file.path, error))?;
-            Ok(!taken_number::is_history(&content))
-        }
+        WalFileName::History(_) => Ok(true),
         // A copy of it begins the next timeline; and where a backup began says nothing of data.
         WalFileName::Partial(_) | WalFileName::BackupHistory { .. } => Ok(false),
     }

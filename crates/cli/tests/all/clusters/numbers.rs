@@ -115,13 +115,31 @@ fn a_timeline_that_was_left_within_its_first_segment_is_not_taken_for_its_parent
     primary.archive_everything();
 
     let told = refused(&site, &["--target-time", &then]);
-    assert!(told.contains("timeline 2"), "{told}");
-    let at = ["--target-timeline", "3", "--target-time", &then];
+    assert!(
+        told.contains("--target-timeline 3 or --target-timeline 1;"),
+        "{told}"
+    );
+    for timeline in ["2", "3"] {
+        let at = ["--target-timeline", timeline, "--target-time", &then];
+        assert_eq!(restored_rows(&site, &at), "1-common 2-second");
+    }
+    primary.stop();
+    let hint = told.split("--from ").nth(1).expect("a hint");
+    let aside = [
+        "timeline",
+        "set-aside",
+        "1",
+        "--from",
+        &hint[..24],
+        "--confirm",
+    ];
+    succeed(&mut site.walzip(&aside));
+    let at = ["--target-time", &then];
     assert_eq!(restored_rows(&site, &at), "1-common 2-second");
 }
 
 #[test]
-fn a_number_that_was_set_aside_is_in_nobodys_way_and_is_not_taken_again() {
+fn a_number_that_was_set_aside_is_in_nobodys_way() {
     let Some(site) = Site::new(MAJOR) else { return };
     let successor = with_a_gap(&site);
     let all = "1-common 3-production";
@@ -138,23 +156,54 @@ fn a_number_that_was_set_aside_is_in_nobodys_way_and_is_not_taken_again() {
     waiting.stop();
     successor.stop();
 
-    let undone = begun(&site, "undone", 4);
+    // PostgreSQL takes the first number without a history.
+    let undone = begun(&site, "undone", 2);
     assert_eq!(rows(&undone), "1-common");
+    refused(&site, &[]);
+}
+
+/// One server was given up, and the next ones took their turn.
+#[test]
+fn one_timeline_that_was_given_up_is_beside_the_newest_one_alone() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let primary = primary(&site);
+    write(&primary, "1-common");
+    primary.archive_everything();
+    primary.stop();
+    begun(&site, "given-up", 2).crash();
+    let third = begun(&site, "third", 3);
+    write(&third, "3-third");
+    third.archive_everything();
+    third.stop();
+    let follows = [&PRESERVE[..], &["--target-timeline", "3"]].concat();
+    let fourth = promoted(&site, "fourth", &follows);
+    write(&fourth, "4-fourth");
+    fourth.archive_everything();
+    let told = refused(&site, &[]);
     assert!(
-        objects(&site, "00000002.history")
-            .iter()
-            .all(|path| { path.components().any(|part| part.as_os_str() == "aside") })
+        told.contains("--target-timeline 4 or --target-timeline 2;"),
+        "{told}"
     );
-    // A server that archives all that it is given.
-    let taken = waiting.data().join("pg_wal/00000002.history");
-    assert!(
-        fs::read_to_string(&taken)
-            .expect("there")
-            .starts_with("# walzip")
-    );
-    let before = objects(&site, "").len();
-    succeed(undone.walzip(&["archive-push"]).arg(&taken));
-    assert_eq!(objects(&site, "").len(), before);
+    succeed(&mut site.walzip(&["timeline", "set-aside", "2", "--confirm"]));
+    assert_eq!(restored_rows(&site, &[]), "1-common 3-third 4-fourth");
+}
+
+/// What is not archived yet is no reason to put production away.
+#[test]
+fn a_transaction_that_is_not_archived_after_a_failover_is_only_not_there() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let primary = primary(&site);
+    write(&primary, "1-common");
+    primary.archive_everything();
+    primary.stop();
+    let production = begun(&site, "production", 2);
+    production.sql("SELECT pg_create_restore_point('new')");
+    for target in [["--target-name", "new"], ["--target-xid", "999999"]] {
+        let output = restore(&site, "refused", &target);
+        assert_eq!(output.status.code(), Some(112), "{}", said(&output));
+    }
+    production.archive_everything();
+    assert_eq!(restored_rows(&site, &["--target-name", "new"]), "1-common");
 }
 
 /// The stray's history is all that a standby knew of its timeline.
