@@ -94,11 +94,18 @@ impl fmt::Display for Text<'_> {
                 backup.label, backup.problem
             )?;
         }
+        // The next full backup goes on with the newest full one alone.
+        let full = info.unfinished_backups.iter();
+        let newest_full = full.filter(|label| label.ends_with('F')).max();
         for label in &info.unfinished_backups {
+            let continued = match Some(label) == newest_full {
+                true => "the next full backup may go on with it, or ",
+                false => "",
+            };
             writeln!(
                 f,
-                "{label}: unfinished: it still runs, or was interrupted; then the next full backup may \
-                 go on with it, or \"walzip expire\" removes what it left"
+                "{label}: unfinished: it still runs, or was interrupted; then {continued}\"walzip expire\" removes \
+                 what it left"
             )?;
         }
         write_wal(f, &info.newest)?;
