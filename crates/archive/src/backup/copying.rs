@@ -129,11 +129,17 @@ fn refuse_in_place(tablespaces: &[BackupTablespace]) -> Result<(), ArchiveError>
     {
         None => Ok(()),
         Some(tablespace) => {
-            let oid = tablespace.oid;
-            let reason = format!(
-                "tablespace {oid} lies inside the data directory (allow_in_place_tablespaces): drop \
-                 it, or make it with a directory of its own"
-            );
+            let BackupTablespace { oid, location } = tablespace;
+            let reason = match location.starts_with("pg_tblspc/") {
+                true => format!(
+                    "tablespace {oid} lies inside the data directory (allow_in_place_tablespaces): drop \
+                     it, or make it with a directory of its own"
+                ),
+                false => format!(
+                    "the link pg_tblspc/{oid} leads to {location}, which is relative: stop the server, and make the link \
+                     anew with an absolute path"
+                ),
+            };
             Err(ArchiveError::Request(reason))
         }
     }
