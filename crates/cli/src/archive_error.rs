@@ -147,6 +147,12 @@ fn competing(timeline: TimelineId, others: &[OtherBranch]) -> String {
              number is the abandoned one's."
         ));
     }
+    for OtherBranch { timeline, .. } in others.iter().filter(|other| other.is_begun) {
+        hint.push_str(&format!(
+            " Of timeline {timeline} only the history is archived: \"walzip check\" on its server makes it archive the \
+             rest. If it was given up, \"walzip timeline set-aside {timeline}\" puts it away."
+        ));
+    }
     for other in others {
         if let PutAway::After(own) = other.put_away() {
             hint.push_str(&format!(
@@ -166,7 +172,7 @@ fn set_aside(other: &OtherBranch) -> Option<String> {
         PutAway::From(from) => Some(format!(
             "\"walzip timeline set-aside {timeline} --from {from}\""
         )),
-        PutAway::Whole if timeline.0 > 1 => {
+        PutAway::Whole if timeline.0 > 1 && !other.is_begun => {
             Some(format!("\"walzip timeline set-aside {timeline}\""))
         }
         PutAway::Whole | PutAway::After(_) => None,

@@ -87,6 +87,9 @@ pub(crate) struct Choice {
     pub(crate) born: Option<Timestamp>,
     /// Timelines that were alive when it was born: two clusters wrote at the same time.
     pub(crate) competing: Vec<OtherBranch>,
+    /// Timelines that descend from it, of which only the history is archived: what it has after they parted may be an
+    /// older server's.
+    pub(crate) begun: Vec<OtherBranch>,
     /// Timelines with commits that it lacks, which had ended when it was born.
     pub(crate) superseded: Vec<OtherBranch>,
 }
@@ -126,6 +129,7 @@ impl<B: BranchBackup> Branches<'_, B> {
             competing: beside
                 .filter_map(|&other| self.beside(newest, other))
                 .collect(),
+            begun: Vec::new(),
             superseded: Vec::new(),
         };
         for &(_, timeline) in born.iter().filter(|(_, timeline)| *timeline != newest) {
@@ -163,32 +167,34 @@ impl<B: BranchBackup> Branches<'_, B> {
         self.choose(&with_wal, None).await
     }
 
-    /// Timelines that have begun and have no WAL yet, beside one that has.
-    pub(crate) async fn begun_beside(
+    /// Adds the timelines to a choice with WAL that have begun and have no WAL yet.
+    pub(crate) async fn add_begun(
         &self,
         candidates: &[TimelineId],
-        timeline: TimelineId,
-    ) -> Result<Vec<OtherBranch>, ArchiveError> {
+        choice: &mut Choice,
+    ) -> Result<(), ArchiveError> {
         let mut born = Vec::new();
         for timeline in self.with_content(candidates) {
             born.push((self.birth(timeline).await?, timeline));
         }
-        let mut beside = Vec::new();
         for begun in self.begun(candidates, &born, None).await? {
-            let mut choice = Choice {
+            let mut other = Choice {
                 timeline: begun,
                 born: None,
                 competing: Vec::new(),
+                begun: Vec::new(),
                 superseded: Vec::new(),
             };
             let birth = self.birth_of_ancestors(begun, &born);
-            self.compare(timeline, birth, &mut choice).await?;
-            let descends = self.last_after(timeline, &[begun]).is_some();
-            if !descends || !choice.competing.is_empty() {
-                beside.extend(self.beside(timeline, begun));
+            self.compare(choice.timeline, birth, &mut other).await?;
+            let descends = self.last_after(choice.timeline, &[begun]).is_some();
+            let beside = self.beside(choice.timeline, begun);
+            match descends && other.competing.is_empty() {
+                true => choice.begun.extend(beside),
+                false => choice.competing.extend(beside),
             }
         }
-        Ok(beside)
+        Ok(())
     }
 
     fn with_content<'c>(
@@ -226,6 +232,7 @@ impl<B: BranchBackup> Branches<'_, B> {
             parted_at,
             own_from: own_from.transpose()?,
             needed_by_child,
+            is_begun: false,
             last,
         };
         let had_ended = match (life, birth) {
@@ -327,6 +334,7 @@ impl<B: BranchBackup> Branches<'_, B> {
             parted_at,
             own_from: None,
             needed_by_child: None,
+            is_begun: !self.has_content(begun),
             last: None,
         })
     }

@@ -18,6 +18,8 @@ pub struct OtherBranch {
     /// The segment of the one followed that is not archived yet, where the other one's has to stay until then: what
     /// comes before they part is nowhere else.
     pub needed_by_child: Option<SegmentName>,
+    /// Whether the archive has its history only.
+    pub is_begun: bool,
     /// Its last commit or backup after that, as far as it can be read.
     pub last: Option<Timestamp>,
 }

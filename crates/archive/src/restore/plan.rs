@@ -101,6 +101,7 @@ async fn plan_of(whose: &Whose, options: &RestoreOptions) -> Result<Plan, Archiv
         }
         reached => (timeline, reached?),
     };
+    planner.refuse_after_fork(&choice).await?;
     let own_from = planner.own_from(&backup, timeline)?;
     let is_latest = planner.timelines.newest_from(backup.stop.timeline) == timeline;
     let partials = match planner.target() {
@@ -190,11 +191,16 @@ impl<'a> Planner<'a> {
             timeline,
             born: None,
             competing: Vec::new(),
+            begun: Vec::new(),
             superseded: Vec::new(),
         };
         match self.options.recovery.timeline {
             TargetTimeline::Current => Ok(told(newest)),
-            TargetTimeline::Latest => Ok(told(self.timelines.highest_from(newest))),
+            TargetTimeline::Latest => {
+                let latest = self.timelines.highest_from(newest);
+                self.warn_of_others(latest, asked).await?;
+                Ok(told(latest))
+            }
             TargetTimeline::Id(timeline) => {
                 self.check_known(timeline)?;
                 Ok(told(timeline))
@@ -242,8 +248,7 @@ impl<'a> Planner<'a> {
             RecoveryTarget::Lsn(_) | RecoveryTarget::Name(_) | RecoveryTarget::Xid(_) => {
                 let mut choice = branches.choose_with_wal(&candidates).await?;
                 if let Some(choice) = &mut choice {
-                    let beside = branches.begun_beside(&candidates, choice.timeline).await?;
-                    choice.competing.extend(beside);
+                    branches.add_begun(&candidates, choice).await?;
                 }
                 choice
             }
@@ -264,6 +269,41 @@ impl<'a> Planner<'a> {
             // Seen when the target is found.
             (Some(_), RecoveryTarget::Name(_) | RecoveryTarget::Xid(_)) => Ok(choice),
             (Some(_), _) => Err(self.competing(&choice)),
+        }
+    }
+
+    /// The highest number is followed, since that was asked for. Where nobody had asked, another one may have been.
+    async fn warn_of_others(
+        &self,
+        latest: TimelineId,
+        asked: Option<&BackupRecord>,
+    ) -> Result<(), ArchiveError> {
+        match self.sole_timeline(asked).await {
+            Ok(choice) if choice.timeline == latest => {}
+            Ok(choice) => tracing::warn!(
+                "timeline {latest} is followed, which has the highest number; the youngest one that went on is timeline \
+                 {}",
+                choice.timeline
+            ),
+            Err(error @ ArchiveError::BranchesCompete { .. }) => tracing::warn!(
+                "timeline {latest} is followed, which has the highest number; {error}. --target-timeline names another one"
+            ),
+            Err(ArchiveError::HistoryLost { .. } | ArchiveError::NoBackup(_)) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// A position that is reached after another timeline has left this one, of which there is only the history, may be
+    /// meant to be on that one.
+    async fn refuse_after_fork(&self, choice: &Choice) -> Result<(), ArchiveError> {
+        let apart_at = choice.begun.iter().map(|other| other.parted_at).min();
+        let (RecoveryTarget::Lsn(lsn), Some(apart_at)) = (self.target(), apart_at) else {
+            return Ok(());
+        };
+        match self.is_before_parting(*lsn, apart_at, choice).await? {
+            true => Ok(()),
+            false => Err(self.competing(choice)),
         }
     }
 
@@ -339,7 +379,12 @@ impl<'a> Planner<'a> {
         ArchiveError::BranchesCompete {
             timeline: choice.timeline,
             born: choice.born,
-            others: choice.competing.clone(),
+            others: choice
+                .competing
+                .iter()
+                .chain(&choice.begun)
+                .cloned()
+                .collect(),
         }
     }
 

@@ -54,8 +54,7 @@ impl Planner<'_> {
         parents_end: &WalEnd,
     ) -> Result<Option<(TimelineId, (WalEnd, Option<ExpectedEnd>))>, ArchiveError> {
         let is_time = matches!(self.target(), RecoveryTarget::Time(_));
-        let timelines = self.options.recovery.timeline;
-        if !is_time || !matches!(timelines, TargetTimeline::Sole | TargetTimeline::Id(_)) {
+        if !is_time || self.options.recovery.timeline != TargetTimeline::Sole {
             return Ok(None);
         }
         let stop = backup.stop;

@@ -32,7 +32,7 @@ impl Planner<'_> {
             true => found.lsn >= other.parted_at,
             false => found.lsn > other.parted_at,
         };
-        match choice.competing.iter().any(is_after) {
+        match choice.competing.iter().chain(&choice.begun).any(is_after) {
             true => Err(self.competing(choice)),
             false => Ok(Some(found)),
         }

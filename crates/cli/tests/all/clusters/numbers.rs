@@ -119,10 +119,8 @@ fn a_timeline_that_was_left_within_its_first_segment_is_not_taken_for_its_parent
         told.contains("--target-timeline 3 or --target-timeline 1;"),
         "{told}"
     );
-    for timeline in ["2", "3"] {
-        let at = ["--target-timeline", timeline, "--target-time", &then];
-        assert_eq!(restored_rows(&site, &at), "1-common 2-second");
-    }
+    let at = ["--target-timeline", "3", "--target-time", &then];
+    assert_eq!(restored_rows(&site, &at), "1-common 2-second");
     primary.stop();
     let hint = told.split("--from ").nth(1).expect("a hint");
     let aside = [
@@ -186,6 +184,43 @@ fn one_timeline_that_was_given_up_is_beside_the_newest_one_alone() {
     );
     succeed(&mut site.walzip(&["timeline", "set-aside", "2", "--confirm"]));
     assert_eq!(restored_rows(&site, &[]), "1-common 3-third 4-fourth");
+}
+
+/// The old primary comes back, and commits nothing: its WAL has production's positions.
+#[test]
+fn a_position_after_a_fork_is_not_taken_from_an_older_server() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let primary = primary(&site);
+    write(&primary, "1-common");
+    primary.archive_everything();
+    primary.stop();
+    let production = begun(&site, "production", 2);
+    write(&production, "2-production");
+    primary.start(&[]);
+    primary.sql("SELECT pg_create_restore_point('of the old one')");
+    primary.archive_everything();
+    let lsn = primary.sql("SELECT pg_current_wal_lsn() - 2 * 1024 * 1024");
+    let fork = fs::read_to_string(production.data().join("pg_wal/00000002.history"));
+    let fork = fork.expect("there");
+    let fork = fork.split_whitespace().nth(1).expect("a position");
+    let after = primary.sql(&format!("SELECT greatest('{lsn}', pg_lsn '{fork}' + 200)"));
+    for target in [
+        ["--target-lsn", &after],
+        ["--target-name", "of the old one"],
+    ] {
+        let told = refused(&site, &target);
+        assert!(
+            told.contains("Of timeline 2 only the history is archived"),
+            "{told}"
+        );
+    }
+    let before = primary.sql(&format!("SELECT pg_lsn '{fork}' - 2000"));
+    let output = restore(
+        &site,
+        "restored",
+        &["--target-lsn", &before, "--target-exclusive"],
+    );
+    assert!(output.status.success(), "{}", said(&output));
 }
 
 /// What is not archived yet is no reason to put production away.
