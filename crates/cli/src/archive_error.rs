@@ -133,7 +133,8 @@ fn competing(timeline: TimelineId, others: &[OtherBranch]) -> String {
         .map(|timeline| format!("--target-timeline {timeline}"))
         .collect();
     let mut put_away: Vec<String> = others.iter().filter_map(set_aside).collect();
-    if timeline.0 > 1 {
+    // One that has only its history may descend from it, and would go with it.
+    if timeline.0 > 1 && !others.iter().any(|other| other.is_begun) {
         put_away.push(format!("\"walzip timeline set-aside {timeline}\""));
     }
     let mut hint = format!(
