@@ -15,7 +15,7 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileNameError};
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, ClusterIdentity, RepoError};
 
-use crate::error::other_branch::{OtherBranch, went_on};
+use crate::error::other_branch::{OtherBranch, PutAway, went_on};
 use crate::error::shown::{because, born_at, missing, numbers, shown_files, until};
 use crate::error::time_error::TimeError;
 use crate::server::archiver::Archiver;
@@ -281,6 +281,8 @@ pub enum ArchiveError {
     BranchesCompete {
         /// The one that was born last.
         timeline: TimelineId,
+        /// How it is put away, should it be the one that was abandoned.
+        put_away: PutAway,
         /// When it was born, as far as that can be read.
         born: Option<Timestamp>,
         /// Those that went on beside it.

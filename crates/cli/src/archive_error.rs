@@ -47,10 +47,11 @@ impl From<ArchiveError> for CommandError {
             }
             ArchiveError::BranchesCompete {
                 timeline,
+                ref put_away,
                 ref others,
                 ..
             } => {
-                let hint = competing(timeline, others);
+                let hint = competing(timeline, put_away, others);
                 CommandError::new(Kind::TimelineAmbiguous, &error).hint(hint)
             }
             ArchiveError::Time(error) => {
@@ -127,16 +128,17 @@ fn mismatch(found: ClusterIdentity, repository: ClusterIdentity) -> &'static str
 }
 
 /// How to say which of several timelines is meant, and how the others are put away.
-fn competing(timeline: TimelineId, others: &[OtherBranch]) -> String {
+fn competing(timeline: TimelineId, own: &PutAway, others: &[OtherBranch]) -> String {
     let all = std::iter::once(timeline).chain(others.iter().map(|other| other.timeline));
     let named: Vec<String> = all
         .map(|timeline| format!("--target-timeline {timeline}"))
         .collect();
-    let mut put_away: Vec<String> = others.iter().filter_map(set_aside).collect();
-    // One that has only its history may descend from it, and would go with it.
-    if timeline.0 > 1 && !others.iter().any(|other| other.is_begun) {
-        put_away.push(format!("\"walzip timeline set-aside {timeline}\""));
-    }
+    let with_wal = others.iter().filter(|other| !other.is_begun);
+    let put_away = with_wal.map(|other| (other.timeline, &other.put_away));
+    let put_away: Vec<String> = put_away
+        .chain([(timeline, own)])
+        .filter_map(|(timeline, how)| set_aside(timeline, how))
+        .collect();
     let mut hint = format!(
         "Name the one to restore: {}; \"walzip info\" shows their times.",
         named.join(" or ")
@@ -155,7 +157,7 @@ fn competing(timeline: TimelineId, others: &[OtherBranch]) -> String {
         ));
     }
     for other in others {
-        if let PutAway::After(own) = other.put_away() {
+        if let PutAway::After(own) = &other.put_away {
             hint.push_str(&format!(
                 " What the server of timeline {} went on with can be put away once {own} is archived: run \"walzip \
                  check\" on the server of timeline {timeline}.",
@@ -166,18 +168,28 @@ fn competing(timeline: TimelineId, others: &[OtherBranch]) -> String {
     hint
 }
 
-/// The command that puts a branch away. The one that is followed needs the beginning of its parent.
-fn set_aside(other: &OtherBranch) -> Option<String> {
-    let timeline = other.timeline;
-    match other.put_away() {
-        PutAway::From(from) => Some(format!(
-            "\"walzip timeline set-aside {timeline} --from {from}\""
-        )),
-        PutAway::Whole if timeline.0 > 1 && !other.is_begun => {
-            Some(format!("\"walzip timeline set-aside {timeline}\""))
+/// The command that puts a branch away, if there is one.
+fn set_aside(timeline: TimelineId, how: &PutAway) -> Option<String> {
+    match how {
+        PutAway::Parts { from, with } if from.is_some() || timeline.0 > 1 => {
+            let from = from.map(|from| from.to_string());
+            let with: Vec<u32> = with.iter().map(|other| other.0).collect();
+            Some(set_aside_command(timeline.0, from.as_deref(), &with))
         }
-        PutAway::Whole | PutAway::After(_) => None,
+        PutAway::Parts { .. } | PutAway::After(_) | PutAway::Left(_) => None,
     }
+}
+
+/// The command that puts a branch away, and what goes with it.
+pub(crate) fn set_aside_command(timeline: u32, from: Option<&str>, with: &[u32]) -> String {
+    let from = from.map_or_else(String::new, |from| format!(" --from {from}"));
+    let with: Vec<String> = with.iter().map(u32::to_string).collect();
+    let with = match with.as_slice() {
+        [] => String::new(),
+        [one] => format!(" (timeline {one} goes with it)"),
+        several => format!(" (timelines {} go with it)", several.join(" and ")),
+    };
+    format!("\"walzip timeline set-aside {timeline}{from}\"{with}")
 }
 
 type KindAndHint = (Kind, Option<&'static str>);

@@ -109,9 +109,21 @@ impl TimelineHistory {
         Some(later.fold(own, Lsn::min))
     }
 
-    /// Whether `timeline` is the history's own or one of its ancestors.
+    /// The ancestors of which something is part of this history, the oldest first, each with where it was left. One
+    /// that was followed and not reached is not among them.
+    pub fn parts(&self) -> impl Iterator<Item = (TimelineId, Lsn)> + '_ {
+        let mut begin = Lsn(0);
+        self.ancestors.iter().filter_map(move |ancestor| {
+            let end = self.switch_of(ancestor.timeline)?;
+            let is_reached = begin < end;
+            begin = begin.max(end);
+            is_reached.then_some((ancestor.timeline, end))
+        })
+    }
+
+    /// Whether `timeline` is the history's own or an ancestor of which something is part of it.
     pub fn contains(&self, timeline: TimelineId) -> bool {
-        timeline == self.timeline || self.switch_of(timeline).is_some()
+        timeline == self.timeline || self.parts().any(|(part, _)| part == timeline)
     }
 }
 
@@ -191,6 +203,17 @@ mod tests {
         assert_eq!(history.switch_of(TimelineId(3)), None);
         assert!(history.contains(TimelineId(3)));
         assert!(!history.contains(TimelineId(4)));
+    }
+
+    /// Timeline 3 followed 2, and left 1 before 2 did; 4 left 3.
+    #[test]
+    fn a_timeline_that_was_followed_and_not_reached_is_no_part() {
+        let content = b"1\t0/500\tx\n2\t0/300\tx\n3\t0/400\tx\n";
+        let history = TimelineHistory::read(TimelineId(4), content).expect("a history");
+        let parts: Vec<(u32, u64)> = history.parts().map(|(of, end)| (of.0, end.0)).collect();
+        assert_eq!(parts, [(1, 0x300), (3, 0x400)]);
+        assert!([1, 3, 4].iter().all(|&of| history.contains(TimelineId(of))));
+        assert!(!history.contains(TimelineId(2)));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::archived::timelines::Timelines;
 use crate::archived::wal_times::SegmentTimes;
 use crate::backups::backup_record::{BackupRecord, Moment};
 use crate::error::ArchiveError;
-use crate::error::other_branch::OtherBranch;
+use crate::error::other_branch::{OtherBranch, PutAway};
 use crate::packs::is_damage;
 
 /// How many segments are searched for the beginning of a timeline; an expiry keeps them.
@@ -83,6 +83,8 @@ pub(crate) enum Life {
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
     pub(crate) timeline: TimelineId,
+    /// How it is put away, should it be the one that was abandoned.
+    pub(crate) put_away: PutAway,
     /// When it was born, if it was born by leaving another.
     pub(crate) born: Option<Timestamp>,
     /// Timelines that were alive when it was born: two clusters wrote at the same time.
@@ -92,6 +94,20 @@ pub(crate) struct Choice {
     pub(crate) begun: Vec<OtherBranch>,
     /// Timelines with commits that it lacks, which had ended when it was born.
     pub(crate) superseded: Vec<OtherBranch>,
+}
+
+impl Choice {
+    /// A timeline that was asked for, and no other.
+    pub(crate) fn told(timeline: TimelineId) -> Choice {
+        Choice {
+            timeline,
+            put_away: PutAway::ALONE,
+            born: None,
+            competing: Vec::new(),
+            begun: Vec::new(),
+            superseded: Vec::new(),
+        }
+    }
 }
 
 impl<B: BranchBackup> Branches<'_, B> {
@@ -124,13 +140,12 @@ impl<B: BranchBackup> Branches<'_, B> {
         };
         let beside = begun.iter().filter(|&&other| other != newest);
         let mut choice = Choice {
-            timeline: newest,
+            put_away: self.put_away(newest, None)?,
             born: birth.filter(|_| last.is_none()),
             competing: beside
                 .filter_map(|&other| self.beside(newest, other))
                 .collect(),
-            begun: Vec::new(),
-            superseded: Vec::new(),
+            ..Choice::told(newest)
         };
         for &(_, timeline) in born.iter().filter(|(_, timeline)| *timeline != newest) {
             self.compare(timeline, birth, &mut choice).await?;
@@ -178,13 +193,7 @@ impl<B: BranchBackup> Branches<'_, B> {
             born.push((self.birth(timeline).await?, timeline));
         }
         for begun in self.begun(candidates, &born, None).await? {
-            let mut other = Choice {
-                timeline: begun,
-                born: None,
-                competing: Vec::new(),
-                begun: Vec::new(),
-                superseded: Vec::new(),
-            };
+            let mut other = Choice::told(begun);
             let birth = self.birth_of_ancestors(begun, &born);
             self.compare(choice.timeline, birth, &mut other).await?;
             let descends = self.last_after(choice.timeline, &[begun]).is_some();
@@ -225,13 +234,15 @@ impl<B: BranchBackup> Branches<'_, B> {
             true => self.needed_by_child(parted_at, newest)?,
             false => None,
         };
-        let own_from = is_parent && needed_by_child.is_none();
-        let own_from = own_from.then(|| self.own_from(timeline, parted_at));
+        let put_away = match (needed_by_child, is_parent) {
+            (Some(own), _) => PutAway::After(own),
+            (None, true) => self.put_away(timeline, Some(self.own_from(timeline, parted_at)?))?,
+            (None, false) => self.put_away(timeline, None)?,
+        };
         let branch = OtherBranch {
             timeline,
             parted_at,
-            own_from: own_from.transpose()?,
-            needed_by_child,
+            put_away,
             is_begun: false,
             last,
         };
@@ -332,10 +343,28 @@ impl<B: BranchBackup> Branches<'_, B> {
         Some(OtherBranch {
             timeline: begun,
             parted_at,
-            own_from: None,
-            needed_by_child: None,
+            put_away: self.put_away(begun, None).ok()?,
             is_begun: !self.has_content(begun),
             last: None,
+        })
+    }
+
+    /// How a timeline is put away, or what it has from the segment of a number on.
+    fn put_away(&self, timeline: TimelineId, from: Option<u64>) -> Result<PutAway, ArchiveError> {
+        let goes_with = |other: &TimelineId| {
+            let history = self.timelines.history(*other);
+            let of_it = history.filter(|history| history.contains(timeline));
+            let left_at = of_it.and_then(|history| history.switch_of(timeline));
+            left_at.is_some_and(|at| from.is_none_or(|from| self.wal.number_at(at) > from))
+        };
+        let with: Vec<TimelineId> = self.timelines.known().filter(goes_with).collect();
+        let begun = with.iter().find(|&&other| !self.has_content(other));
+        Ok(match begun {
+            Some(&begun) => PutAway::Left(begun),
+            None => PutAway::Parts {
+                from: from.map(|from| self.wal.name(timeline, from)).transpose()?,
+                with,
+            },
         })
     }
 
@@ -387,13 +416,13 @@ impl<B: BranchBackup> Branches<'_, B> {
         Ok(None)
     }
 
-    /// The first segment that a timeline has for itself, after another one has left it. That in which it
-    /// was left is needed where a backup ends there.
-    fn own_from(&self, timeline: TimelineId, left_at: Lsn) -> Result<SegmentName, ArchiveError> {
+    /// The number of the first segment that a timeline has for itself, after another one has left it. That in which
+    /// it was left is needed where a backup ends there.
+    fn own_from(&self, timeline: TimelineId, left_at: Lsn) -> Result<u64, ArchiveError> {
         let number = self.wal.number_at(left_at);
         let first = self.wal.name(timeline, number)?;
         let is_needed = self.backups.iter().any(|backup| backup.requires(first));
-        self.wal.name(timeline, number + u64::from(is_needed))
+        Ok(number + u64::from(is_needed))
     }
 
     /// Until when a timeline was written to after `from`. A segment without commits that was
@@ -462,8 +491,8 @@ impl<B: BranchBackup> Branches<'_, B> {
 
     /// How far the clock of a timeline's server is behind the store's: no farther than the time from the last
     /// commit in a segment to the moment when it was stored. Segments before the point in question tell it, since
-    /// those after it may have been kept back. Where they were stored after the other timeline had `begun`, they say nothing: a copy of a repository has its
-    /// histories first.
+    /// those after it may have been kept back. Where they were stored after the other timeline had `begun`, they
+    /// say nothing: a copy of a repository has its histories first.
     async fn clock_behind(
         &self,
         branch: &OtherBranch,

@@ -46,6 +46,7 @@ pub(crate) async fn competing<B: BranchBackup>(
         return Ok(Competing::new());
     };
     let others = choice.competing.iter();
-    let others = others.map(|other| (other.timeline, other.put_away()));
-    Ok(others.chain([(choice.timeline, PutAway::Whole)]).collect())
+    let others = others.map(|other| (other.timeline, other.put_away.clone()));
+    let chosen = (choice.timeline, choice.put_away.clone());
+    Ok(others.chain([chosen]).collect())
 }

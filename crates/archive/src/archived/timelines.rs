@@ -55,7 +55,7 @@ impl Timelines {
     }
 
     /// The timelines whose history ought to be in the archive and is not, or cannot be read:
-    /// those with WAL, and those that a descendant's history names. Timeline 1 has none.
+    /// those with WAL, and those of which a descendant has a part. Timeline 1 has none.
     ///
     /// A recovery takes the first number without a history for its own new timeline, so that a
     /// lost history lets two branches into one timeline.
@@ -63,10 +63,8 @@ impl Timelines {
         &self,
         with_wal: impl Iterator<Item = TimelineId>,
     ) -> Vec<TimelineId> {
-        let named = self.histories.values().flat_map(|history| {
-            let ancestors = history.ancestors.iter();
-            ancestors.map(|ancestor| ancestor.timeline)
-        });
+        let histories = self.histories.values();
+        let named = histories.flat_map(|history| history.parts().map(|(timeline, _)| timeline));
         let unreadable = self.unreadable.keys().copied();
         let needed: BTreeSet<TimelineId> = with_wal.chain(named).chain(unreadable).collect();
         let lost = |timeline: &TimelineId| {
@@ -135,19 +133,9 @@ impl Timelines {
     /// The timelines on the way to one, each with where it is left; those of which nothing is on
     /// the way are left out.
     fn legs(&self, timeline: TimelineId) -> Vec<(TimelineId, Lsn)> {
-        let mut legs: Vec<(TimelineId, Lsn)> = Vec::new();
-        if let Some(history) = self.histories.get(&timeline) {
-            for ancestor in &history.ancestors {
-                let Some(end) = history.switch_of(ancestor.timeline) else {
-                    continue;
-                };
-                if legs.last().is_none_or(|&(_, before)| before < end) {
-                    legs.push((ancestor.timeline, end));
-                }
-            }
-        }
-        legs.push((timeline, Lsn(u64::MAX)));
-        legs
+        let history = self.histories.get(&timeline).into_iter();
+        let parts = history.flat_map(|history| history.parts());
+        parts.chain([(timeline, Lsn(u64::MAX))]).collect()
     }
 
     /// The timeline that PostgreSQL calls `latest` when it starts from this one: it asks for the
@@ -265,6 +253,8 @@ mod tests {
         assert_eq!(common(&timelines, 2, 3), Some((1, 0x300)));
         let began = timelines.beginning(TimelineId(3));
         assert_eq!(began, Some((TimelineId(1), Lsn(0x300))));
+        let alone = self::timelines(&[(3, "1\t0/500\tx\n2\t0/300\tx\n")]);
+        assert_eq!(alone.without_history(std::iter::empty()), []);
     }
 
     #[test]

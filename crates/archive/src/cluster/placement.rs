@@ -223,7 +223,7 @@ fn lies_in(path: &Path, directory: &Path) -> bool {
 }
 
 /// Where a path will be when what is missing of it has been made: without links and dots.
-fn future_path(path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn future_path(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     for existing in path.ancestors() {
         let mut real = match existing.canonicalize() {

@@ -13,11 +13,8 @@ pub struct OtherBranch {
     pub timeline: TimelineId,
     /// Where it parts from the one followed.
     pub parted_at: Lsn,
-    /// The segment of its own in which it parts, where the one followed descends from it.
-    pub own_from: Option<SegmentName>,
-    /// The segment of the one followed that is not archived yet, where the other one's has to stay until then: what
-    /// comes before they part is nowhere else.
-    pub needed_by_child: Option<SegmentName>,
+    /// How it is put away, should it be the one that was abandoned.
+    pub put_away: PutAway,
     /// Whether the archive has its history only.
     pub is_begun: bool,
     /// Its last commit or backup after that, as far as it can be read.
@@ -25,25 +22,27 @@ pub struct OtherBranch {
 }
 
 /// How a timeline is put away that was abandoned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutAway {
-    /// All of it.
-    Whole,
-    /// From this segment on: another one that went on has left it there.
-    From(SegmentName),
-    /// Not before that one has archived this segment.
+    /// With what descends from it.
+    Parts {
+        /// From this segment on, where another one that went on has left it; otherwise all of it.
+        from: Option<SegmentName>,
+        /// The timelines that descend from that, and go with it.
+        with: Vec<TimelineId>,
+    },
+    /// Not before the one that has left it has archived this segment: what comes before they part is nowhere else.
     After(SegmentName),
+    /// Not while this timeline descends from it of which only the history is archived: it may have gone on.
+    Left(TimelineId),
 }
 
-impl OtherBranch {
-    /// How it is put away.
-    pub fn put_away(&self) -> PutAway {
-        match (self.needed_by_child, self.own_from) {
-            (Some(own), _) => PutAway::After(own),
-            (None, Some(from)) => PutAway::From(from),
-            (None, None) => PutAway::Whole,
-        }
-    }
+impl PutAway {
+    /// All of a timeline that nothing descends from.
+    pub(crate) const ALONE: PutAway = PutAway::Parts {
+        from: None,
+        with: Vec::new(),
+    };
 }
 
 /// What follows "is not the only one that went on".

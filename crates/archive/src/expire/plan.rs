@@ -154,20 +154,30 @@ pub struct CompetingTimeline {
     pub set_aside_from: Option<String>,
     /// The segment of that other one that has to be archived before.
     pub waits_for: Option<String>,
+    /// The timelines that descend from it, and are set aside with it.
+    pub descendants: Vec<u32>,
+    /// The one of which only the history is archived, and which may have gone on: it would be set aside too.
+    pub left_by: Option<u32>,
 }
 
 impl CompetingTimeline {
     pub(super) fn of((timeline, put_away): (&TimelineId, &PutAway)) -> CompetingTimeline {
-        let (from, after) = match put_away {
-            PutAway::Whole => (None, None),
-            PutAway::From(from) => (Some(from), None),
-            PutAway::After(own) => (None, Some(own)),
-        };
-        CompetingTimeline {
+        let mut competing = CompetingTimeline {
             timeline: timeline.0,
-            set_aside_from: from.map(ToString::to_string),
-            waits_for: after.map(ToString::to_string),
+            set_aside_from: None,
+            waits_for: None,
+            descendants: Vec::new(),
+            left_by: None,
+        };
+        match put_away {
+            PutAway::Parts { from, with } => {
+                competing.set_aside_from = from.map(|from| from.to_string());
+                competing.descendants = with.iter().map(|descendant| descendant.0).collect();
+            }
+            PutAway::After(own) => competing.waits_for = Some(own.to_string()),
+            PutAway::Left(begun) => competing.left_by = Some(begun.0),
         }
+        competing
     }
 }
 

@@ -1,12 +1,13 @@
 //! The directories to restore into, which have to be empty, or the cluster's own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use crate::backups::backup_record::BackupRecord;
+use crate::cluster::placement::future_path;
 use crate::error::{ArchiveError, OccupiedDirectory};
 use crate::files::durable;
 use crate::get::tablespace_guard;
@@ -38,19 +39,22 @@ impl Directories {
     ) -> Result<Directories, ArchiveError> {
         let data = absolute(data)?;
         let mapped = resolve(map, record)?;
+        let real_data = real(&data);
         let mut placed = BTreeMap::new();
+        let mut real_places = BTreeSet::new();
         for tablespace in &record.tablespaces {
             let path = match mapped.get(&tablespace.oid) {
                 Some(path) => absolute(path)?,
                 None => as_recorded(tablespace)?,
             };
-            if path.starts_with(&data) || data.starts_with(&path) {
+            let real_path = real(&path);
+            if real_path.starts_with(&real_data) || real_data.starts_with(&real_path) {
                 return Err(ArchiveError::Request(format!(
                     "{tablespace} would go to {}, inside the data directory or around it",
                     path.display()
                 )));
             }
-            if placed.values().any(|other| *other == path) {
+            if !real_places.insert(real_path) {
                 let path = path.display();
                 return Err(ArchiveError::Request(format!(
                     "two tablespaces would go to {path}"
@@ -191,6 +195,11 @@ fn refuse(occupied: Vec<OccupiedDirectory>) -> Result<(), ArchiveError> {
             directories: occupied,
         }),
     }
+}
+
+/// Where a path leads. One that cannot be followed is taken as it is written.
+fn real(path: &Path) -> PathBuf {
+    future_path(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, ArchiveError> {
@@ -394,6 +403,39 @@ pub(super) mod tests {
                 "{location}"
             );
             assert!(plan(location, &[("16384", "/new")]).is_ok(), "{location}");
+        }
+    }
+
+    #[test]
+    fn a_link_does_not_hide_that_two_places_are_one() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let [real, link] = ["real", "link"].map(|name| scratch.path().join(name));
+        fs::create_dir(&real).expect("made");
+        std::os::unix::fs::symlink(&real, &link).expect("linked");
+        let tablespaces = |second: &Path| {
+            let location = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+            let first = tablespace(16384, "fast", &location(&real.join("fast")));
+            let second = tablespace(16385, "slow", &location(second));
+            record(vec![first, second], Vec::new())
+        };
+        let plan = |data: &Path, second: &Path| {
+            Directories::plan(data, &tablespaces(second), &BTreeMap::new())
+                .map(|_| ())
+                .map_err(|error| error.to_string())
+        };
+        let elsewhere = scratch.path().join("pg");
+        assert_eq!(plan(&elsewhere, &link.join("slow")), Ok(()));
+        for (data, second, said) in [
+            (&elsewhere, link.join("fast"), "two tablespaces would go to"),
+            (&link, elsewhere.join("slow"), "inside the data directory"),
+            (
+                &link.join("fast/pg"),
+                elsewhere.join("slow"),
+                "or around it",
+            ),
+        ] {
+            let refused = plan(data, &second).expect_err("refused");
+            assert!(refused.contains(said), "{refused}");
         }
     }
 

@@ -30,6 +30,7 @@ use crate::backups::backup_record::{BackupRecord, ListedBackup};
 use crate::error::ArchiveError;
 use crate::error::other_branch::OtherBranch;
 use crate::packs::is_damage;
+use crate::restore::plan::found::FoundAlong;
 use crate::restore::wal_search::Found;
 use crate::restore::{clock_steps, last_segments};
 use crate::wal::expected_end::ExpectedEnd;
@@ -87,11 +88,12 @@ async fn plan_of(whose: &Whose, options: &RestoreOptions) -> Result<Plan, Archiv
     let planner = Planner::new(whose, options).await?;
     let choice = planner.timeline().await?;
     let (backup, found) = planner.backup(&choice).await?;
-    // Where a backup itself is asked for, it is its timeline that counts.
-    let timeline = match options.recovery.timeline {
-        TargetTimeline::Current => backup.stop.timeline,
-        _ => choice.timeline,
-    };
+    let found = found.map(|along| along.found);
+    let timeline = planner.goal(&backup, choice.timeline);
+    if options.recovery.timeline == TargetTimeline::Current && planner.asked.is_none() {
+        let because = format!("which backup {} is of", backup.label);
+        planner.warn_of_others(timeline, None, &because).await?;
+    }
     planner.check_histories(timeline)?;
     let reached = planner.check_reach(&backup, timeline, found).await;
     let (timeline, (end, expected_end)) = match reached {
@@ -187,27 +189,21 @@ impl<'a> Planner<'a> {
             .or(self.records.last())
             .map(|record| record.stop.timeline);
         let newest = newest.unwrap_or_default();
-        let told = |timeline| Choice {
-            timeline,
-            born: None,
-            competing: Vec::new(),
-            begun: Vec::new(),
-            superseded: Vec::new(),
-        };
         match self.options.recovery.timeline {
-            TargetTimeline::Current => Ok(told(newest)),
+            TargetTimeline::Current => Ok(Choice::told(newest)),
             TargetTimeline::Latest => {
                 let latest = self.timelines.highest_from(newest);
-                self.warn_of_others(latest, asked).await?;
-                Ok(told(latest))
+                self.warn_of_others(latest, asked, "which has the highest number")
+                    .await?;
+                Ok(Choice::told(latest))
             }
             TargetTimeline::Id(timeline) => {
                 self.check_known(timeline)?;
-                Ok(told(timeline))
+                Ok(Choice::told(timeline))
             }
             TargetTimeline::Sole => match (asked, self.target()) {
                 // The end of a backup lies on its own timeline, wherever others went.
-                (Some(record), RecoveryTarget::Immediate) => Ok(told(record.stop.timeline)),
+                (Some(record), RecoveryTarget::Immediate) => Ok(Choice::told(record.stop.timeline)),
                 _ => self.sole_timeline(asked).await,
             },
         }
@@ -272,21 +268,21 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The highest number is followed, since that was asked for. Where nobody had asked, another one may have been.
+    /// A timeline is followed for a reason that was asked for. Where nobody had asked, another one may have been.
     async fn warn_of_others(
         &self,
-        latest: TimelineId,
+        followed: TimelineId,
         asked: Option<&BackupRecord>,
+        because: &str,
     ) -> Result<(), ArchiveError> {
         match self.sole_timeline(asked).await {
-            Ok(choice) if choice.timeline == latest => {}
+            Ok(choice) if choice.timeline == followed => {}
             Ok(choice) => tracing::warn!(
-                "timeline {latest} is followed, which has the highest number; the youngest one that went on is timeline \
-                 {}",
+                "timeline {followed} is followed, {because}; the youngest one that went on is timeline {}",
                 choice.timeline
             ),
             Err(error @ ArchiveError::BranchesCompete { .. }) => tracing::warn!(
-                "timeline {latest} is followed, which has the highest number; {error}. --target-timeline names another one"
+                "timeline {followed} is followed, {because}; {error}. --target-timeline names another one"
             ),
             Err(ArchiveError::HistoryLost { .. } | ArchiveError::NoBackup(_)) => {}
             Err(error) => return Err(error),
@@ -378,6 +374,7 @@ impl<'a> Planner<'a> {
     fn competing(&self, choice: &Choice) -> ArchiveError {
         ArchiveError::BranchesCompete {
             timeline: choice.timeline,
+            put_away: choice.put_away.clone(),
             born: choice.born,
             others: choice
                 .competing
@@ -390,7 +387,10 @@ impl<'a> Planner<'a> {
 
     /// The backup that was asked for, if it serves the target; otherwise the newest that does. A
     /// newer one that cannot be used is passed over for nobody who did not say so.
-    async fn backup(&self, choice: &Choice) -> Result<(BackupRecord, Option<Found>), ArchiveError> {
+    async fn backup(
+        &self,
+        choice: &Choice,
+    ) -> Result<(BackupRecord, Option<FoundAlong>), ArchiveError> {
         let goal = choice.timeline;
         if let Some(asked) = &self.asked {
             if let Some(obstacle) = self.obstacle(asked, goal, None) {
@@ -444,7 +444,7 @@ impl<'a> Planner<'a> {
         &self,
         record: &BackupRecord,
         goal: TimelineId,
-        found: Option<Found>,
+        found: Option<FoundAlong>,
     ) -> Option<String> {
         let stop = record.stop;
         let after = |what: String| Some(format!("ended at {}, after {what}", stop.lsn));
@@ -460,13 +460,17 @@ impl<'a> Planner<'a> {
             }
             _ => {}
         }
-        if let Some(found) = found.filter(|found| stop.lsn > found.lsn) {
-            return after(format!("the target, which is at {}", found.lsn));
+        let goal = self.goal(record, goal);
+        if let Some(FoundAlong { found, timeline }) = found {
+            if stop.lsn > found.lsn {
+                return after(format!("the target, which is at {}", found.lsn));
+            }
+            if timeline != goal {
+                return Some(format!(
+                    "is of timeline {goal}; the target is on timeline {timeline}"
+                ));
+            }
         }
-        let goal = match self.options.recovery.timeline {
-            TargetTimeline::Current => stop.timeline,
-            _ => goal,
-        };
         if self.timelines.passes(goal, stop.timeline, stop.lsn) {
             return None;
         }
@@ -474,6 +478,14 @@ impl<'a> Planner<'a> {
             "ended at {} on timeline {}, which timeline {goal} does not contain",
             stop.lsn, stop.timeline
         ))
+    }
+
+    /// The timeline that a recovery from a backup follows: where `current` was asked for, that of the backup itself.
+    fn goal(&self, record: &BackupRecord, chosen: TimelineId) -> TimelineId {
+        match self.options.recovery.timeline {
+            TargetTimeline::Current => record.stop.timeline,
+            _ => chosen,
+        }
     }
 
     /// Why a backup is worth nothing: a segment that it needs is not archived, or one of its objects is

@@ -106,11 +106,9 @@ impl<'r> Both<'r> {
         }
         for timeline in self.histories.known() {
             let ancestors = self.histories.history(timeline).into_iter();
-            let ancestors = ancestors.flat_map(|history| &history.ancestors);
+            let ancestors = ancestors.flat_map(|history| history.parts());
             let is_refused = |timeline: &TimelineId| refused.contains(timeline);
-            let mut ancestors = ancestors
-                .map(|ancestor| ancestor.timeline)
-                .filter(is_refused);
+            let mut ancestors = ancestors.map(|(ancestor, _)| ancestor).filter(is_refused);
             if let (Some(ancestor), false) = (ancestors.next(), refused.contains(&timeline)) {
                 problems.push(Problem::new(
                     WalFileName::History(timeline),

@@ -98,15 +98,17 @@ impl SegmentTimes {
         })
     }
 
-    /// The latest commit from this position on.
+    /// The latest commit from this position on. A prepared transaction counts too: whoever prepared it may have
+    /// committed its other parts elsewhere.
     pub(crate) fn last_commit(&self, from: Lsn) -> Option<Timestamp> {
         self.latest(from, |record| {
             matches!(
                 record,
-                TimedRecord::TransactionEnd {
-                    committed: true,
-                    ..
-                }
+                TimedRecord::Prepared { .. }
+                    | TimedRecord::TransactionEnd {
+                        committed: true,
+                        ..
+                    }
             )
         })
     }

@@ -14,6 +14,7 @@ use walzip_archive::expire::{
 use walzip_archive::push::check_own;
 use walzip_repo::{BackupLabel, Location};
 
+use crate::archive_error::set_aside_command;
 use crate::config::Config;
 use crate::duration::duration;
 use crate::each_repository::{each, write_heading};
@@ -338,14 +339,18 @@ fn warn_of_competing(cluster: &ClusterPlan) {
         timeline,
         set_aside_from,
         waits_for,
+        descendants,
+        left_by,
     } in &cluster.competing
     {
         numbers.push(timeline.to_string());
-        let from = set_aside_from.as_ref();
-        let from = from.map_or_else(String::new, |from| format!(" --from {from}"));
-        ways.push(match waits_for {
-            None => format!("\"walzip timeline set-aside {timeline}{from}\""),
-            Some(own) => format!("timeline {timeline} once {own} is archived"),
+        ways.push(match (waits_for, left_by) {
+            (Some(own), _) => format!("timeline {timeline} once {own} is archived"),
+            (None, Some(begun)) => format!(
+                "timeline {timeline} once timeline {begun}, which has left it, has archived its first segment, or was set \
+                 aside itself"
+            ),
+            (None, None) => set_aside_command(*timeline, set_aside_from.as_deref(), descendants),
         });
     }
     tracing::warn!(

@@ -5,6 +5,7 @@
 //!                     subtransactions: count u32, u32 each; files: count u32, 12 bytes each;
 //!                     dropped statistics: count u32, 12 or 16 bytes each;
 //!                     invalidations: count u32, 16 bytes each; prepared transaction u32]
+//! prepare             magic u32, length u32, transaction u32, database u32, time i64, ...
 //! restore point       time i64, name 64 bytes, ended by a zero
 //! end of recovery     time i64, timeline u32, previous timeline u32
 //! checkpoint          redo u64, timeline u32, previous timeline u32, 48 bytes, time i64
@@ -23,6 +24,7 @@ const MICROS: i64 = 1_000_000;
 
 const XACT_TYPE_MASK: u8 = 0x70;
 const COMMIT: u8 = 0x00;
+const PREPARE: u8 = 0x10;
 const ABORT: u8 = 0x20;
 const COMMIT_PREPARED: u8 = 0x30;
 const ABORT_PREPARED: u8 = 0x40;
@@ -35,6 +37,8 @@ const CHECKPOINT_ONLINE: u8 = 0x10;
 const RESTORE_POINT: u8 = 0x70;
 const END_OF_RECOVERY: u8 = 0x90;
 
+/// Where the time of a prepared transaction stands, in 13 to 18.
+const PREPARE_TIME: usize = 16;
 /// Where the time of a checkpoint stands, in 13 to 18.
 const CHECKPOINT_TIME: usize = 64;
 /// The last major whose checkpoints are known to be laid out so.
@@ -55,6 +59,11 @@ pub enum TimedRecord {
         xid: u32,
         /// Whether it was committed.
         committed: bool,
+        /// When.
+        time: UnixMicros,
+    },
+    /// A transaction was prepared (`PREPARE TRANSACTION`): it outlives the server, and has not ended yet.
+    Prepared {
         /// When.
         time: UnixMicros,
     },
@@ -85,6 +94,9 @@ impl TimedRecord {
         let main = record.get(layout.main_start..end)?;
         let info = layout.header.info;
         match layout.header.rmid {
+            rmgr_id::XACT if info & XACT_TYPE_MASK == PREPARE => Some(TimedRecord::Prepared {
+                time: time(main, PREPARE_TIME)?,
+            }),
             rmgr_id::XACT => transaction_end(main, info, layout.header.xid, major),
             rmgr_id::XLOG => match info & XLOG_TYPE_MASK {
                 RESTORE_POINT => restore_point(main),
@@ -103,9 +115,9 @@ impl TimedRecord {
     /// When it was written.
     pub fn time(&self) -> Option<UnixMicros> {
         match self {
-            TimedRecord::TransactionEnd { time, .. } | TimedRecord::RestorePoint { time, .. } => {
-                Some(*time)
-            }
+            TimedRecord::TransactionEnd { time, .. }
+            | TimedRecord::Prepared { time }
+            | TimedRecord::RestorePoint { time, .. } => Some(*time),
             TimedRecord::Checkpoint { time, .. } => *time,
         }
     }
@@ -226,7 +238,17 @@ mod tests {
         };
         assert_eq!(read(rmgr_id::XACT, COMMIT, &main, 15), Some(expected));
         assert_eq!(read(rmgr_id::XACT, COMMIT, &main[1..], 15), None);
-        assert_eq!(read(rmgr_id::XACT, 0x10, &main, 15), None, "PREPARE");
+    }
+
+    #[test]
+    fn reads_the_time_of_a_prepared_transaction() {
+        let mut main = words(&[0x57F9_4534, 200, 7, 5]);
+        main.extend(1_000_000_u64.to_le_bytes());
+        let expected = TimedRecord::Prepared {
+            time: UnixMicros(946_684_801_000_000),
+        };
+        assert_eq!(read(rmgr_id::XACT, PREPARE, &main, 15), Some(expected));
+        assert_eq!(read(rmgr_id::XACT, PREPARE, &main[1..], 15), None);
     }
 
     #[test]

@@ -158,6 +158,12 @@ fn compare_time(timed: &TimedRecord, description: &str) {
                 _ => time,
             }
         }
+        TimedRecord::Prepared { time } => {
+            let time = jiff::Timestamp::from_microsecond(time.0).expect("a time");
+            let time = time.strftime("%Y-%m-%d %H:%M:%S.%6f UTC").to_string();
+            assert!(description.contains(&time), "{timed:?}: {description}");
+            return;
+        }
         TimedRecord::RestorePoint { name, .. } => String::from_utf8_lossy(name).into_owned(),
         TimedRecord::Checkpoint {
             timeline,

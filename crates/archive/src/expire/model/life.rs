@@ -345,7 +345,7 @@ impl Life {
             let both = [production, copy].map(|line| TimelineId(lines[line].id));
             self.inventory.clusters[cluster]
                 .competing
-                .extend(both.map(|timeline| (timeline, PutAway::Whole)));
+                .extend(both.map(|timeline| (timeline, PutAway::ALONE)));
         }
     }
 

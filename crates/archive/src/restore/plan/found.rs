@@ -1,5 +1,9 @@
 //! Where in the archived WAL a target is that is a transaction or a restore point.
 
+use std::collections::BTreeMap;
+
+use walzip_pgformat::TimelineId;
+
 use super::Planner;
 use crate::archived::branches::Choice;
 use crate::backups::backup_record::BackupRecord;
@@ -8,6 +12,13 @@ use crate::error::other_branch::OtherBranch;
 use crate::restore::target::RecoveryTarget;
 use crate::restore::wal_search::{self, Found, Wanted};
 
+/// Where the target is, and the timeline that is followed there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoundAlong {
+    pub(super) found: Found,
+    pub(super) timeline: TimelineId,
+}
+
 impl Planner<'_> {
     /// Where a transaction or a restore point is that is the target: on what the timelines have in common that may be
     /// meant.
@@ -15,7 +26,7 @@ impl Planner<'_> {
         &self,
         choice: &Choice,
         records: &[BackupRecord],
-    ) -> Result<Option<Found>, ArchiveError> {
+    ) -> Result<Option<FoundAlong>, ArchiveError> {
         let Some(wanted) = self.wanted() else {
             return Ok(None);
         };
@@ -29,8 +40,8 @@ impl Planner<'_> {
         // A record that begins where they part is of one of them. Where it is not replayed, that makes no difference.
         let is_replayed = self.options.recovery.inclusive;
         let is_after = |other: &OtherBranch| match is_replayed {
-            true => found.lsn >= other.parted_at,
-            false => found.lsn > other.parted_at,
+            true => found.found.lsn >= other.parted_at,
+            false => found.found.lsn > other.parted_at,
         };
         match choice.competing.iter().chain(&choice.begun).any(is_after) {
             true => Err(self.competing(choice)),
@@ -47,26 +58,27 @@ impl Planner<'_> {
         }
     }
 
-    /// Looks for the target from the newest backup's WAL back to the oldest's. PostgreSQL stops at
-    /// the first that it meets after a backup, so there must not be two.
+    /// Looks for the target from the newest backup's WAL back to the oldest's, along the timeline that a recovery from
+    /// that backup follows. PostgreSQL stops at the first that it meets after a backup, so there must not be two.
     async fn find(
         &self,
         wanted: &Wanted,
         choice: &Choice,
         records: &[BackupRecord],
-    ) -> Result<Found, ArchiveError> {
-        let goal = choice.timeline;
-        let way = self.wal.way(&self.timelines, goal);
-        let mut before = None;
+    ) -> Result<FoundAlong, ArchiveError> {
+        let mut before: BTreeMap<TimelineId, u64> = BTreeMap::new();
         let mut hole = None;
         for record in records.iter().rev() {
+            let goal = self.goal(record, choice.timeline);
             if self.obstacle(record, goal, None).is_some() {
                 continue;
             }
+            let way = self.wal.way(&self.timelines, goal);
             let first = self.wal.number_at(record.start.lsn);
             let reach = way.reach(first)?;
             hole = hole.or(reach.hole);
-            let last = reach.last_number.min(before.or(reach.last_number));
+            let before_later = before.get(&goal).copied();
+            let last = reach.last_number.min(before_later.or(reach.last_number));
             let segments = (first..last.map_or(first, |last| last + 1)).map(|n| way.segment(n));
             let segments = segments.collect::<Result<Vec<_>, _>>()?;
             tracing::info!(
@@ -79,7 +91,12 @@ impl Planner<'_> {
             let reachable: Vec<Found> = reachable.copied().collect();
             match reachable.as_slice() {
                 [] => {}
-                [one] if one.lsn >= record.stop.lsn => return Ok(*one),
+                [one] if one.lsn >= record.stop.lsn => {
+                    return Ok(FoundAlong {
+                        found: *one,
+                        timeline: goal,
+                    });
+                }
                 // While the backup was taken: an older backup reaches it.
                 [_] => {}
                 [one, other, ..] => {
@@ -90,11 +107,11 @@ impl Planner<'_> {
                     )));
                 }
             }
-            before = Some(self.wal.number_at(record.stop.lsn));
+            before.insert(goal, self.wal.number_at(record.stop.lsn));
         }
         Err(ArchiveError::TargetNotFound {
             target: self.target().to_string(),
-            timeline: goal,
+            timeline: choice.timeline,
             hole: hole.map(|hole| hole.first.to_string()),
             superseded: choice
                 .superseded

@@ -18,6 +18,7 @@ mod encrypted;
 mod experiments;
 mod expire;
 mod faults;
+mod followed;
 mod forks;
 mod identity;
 mod incremental;
