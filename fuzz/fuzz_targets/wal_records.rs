@@ -9,7 +9,8 @@ mod rewrite;
 use libfuzzer_sys::fuzz_target;
 use walzip_pgformat::version::VERSIONS;
 use walzip_pgformat::wal::{
-    PageState, RECORD_HEADER_LEN, RecordHeader, SegmentHeader, SegmentWriter,
+    DirectoryCopy, PageHeader, PageState, RECORD_HEADER_LEN, RecordHeader, SegmentHeader,
+    SegmentWriter, TellingRecords, TimedRecord, UnbrokenRecords, changed_directories,
 };
 use walzip_pgformat::{Lsn, SystemId, TimelineId};
 
@@ -52,7 +53,24 @@ fuzz_target!(|input: &[u8]| {
         written.is_some_and(|written| written == segment),
         "not written back identically"
     );
+    search(&segment, version.major);
 });
+
+/// What looks for single records has to get over any of them.
+fn search(segment: &[u8], major: u32) {
+    let mut telling = TellingRecords::default();
+    telling.feed(segment);
+    telling.finish();
+    let first = Lsn((1 << 24) + PageHeader::LONG_LEN as u64);
+    let mut unbroken = UnbrokenRecords::new(first, Lsn(u64::MAX));
+    let read = unbroken.read(segment, |record| {
+        let (bytes, layout) = (record.bytes, record.layout);
+        changed_directories(bytes, layout, record.version, |_| ());
+        let _ = DirectoryCopy::read(bytes, layout);
+        let _ = TimedRecord::read(bytes, layout, major);
+    });
+    let _ = (read, unbroken.finish());
+}
 
 /// The bytes with their length, zeros and checksum where a record has them.
 fn believable(content: &[u8]) -> Option<Vec<u8>> {

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use walzip_repo::Repository;
 
+use crate::archived::competing::{CompetingTimeline, competing};
+use crate::archived::timelines::Timelines;
 pub use crate::backup::source_server::Arrival;
 use crate::backup::source_server::{self, Acknowledgement};
+use crate::backups::backup_record::{BackupRecord, ListedBackup};
 use crate::error::ArchiveError;
 use crate::info::timeline_info;
 pub use crate::info::timeline_info::MissingWal;
@@ -18,6 +21,8 @@ pub struct Checked {
     pub arrival: Option<Arrival>,
     /// What keeps restores from getting to what arrived.
     pub missing: Option<MissingWal>,
+    /// Timelines of which a restore asks which is meant.
+    pub competing: Vec<CompetingTimeline>,
 }
 
 /// Forces a WAL switch on a primary and waits until the segment is in the repository, and until the
@@ -36,11 +41,38 @@ pub async fn check(
     }
     let wait = (timeout, Acknowledgement::Awaited);
     let arrival = source_server::check_archiving(&part, settings, &server, wait).await?;
-    let missing = match arrival {
-        None => None,
-        Some(_) => {
-            timeline_info::missing_wal(&part, server.timeline, server.segment_size_bytes).await?
-        }
+    let mut checked = Checked {
+        arrival,
+        missing: None,
+        competing: Vec::new(),
     };
-    Ok(Checked { arrival, missing })
+    if checked.arrival.is_some() {
+        checked.look_for_obstacles(&part, &server).await?;
+    }
+    Ok(checked)
+}
+
+impl Checked {
+    /// Finds what keeps a restore from getting to the newest WAL of the server, or from knowing that it is meant.
+    async fn look_for_obstacles(
+        &mut self,
+        part: &Repository,
+        server: &source_server::Server,
+    ) -> Result<(), ArchiveError> {
+        let listing = part.list_wal().await?;
+        let mut histories = Timelines::read(part, &listing).await;
+        if let Some(failure) = histories.take_failure() {
+            return Err(failure);
+        }
+        let listed = ListedBackup::all(part).await?;
+        let own = listed
+            .into_iter()
+            .filter(|backup| backup.cluster() == Some(part.cluster()));
+        let backups: Vec<BackupRecord> = own.filter_map(|backup| backup.read.ok()).collect();
+        let (known, size) = ((&*listing, &histories), server.segment_size_bytes);
+        self.missing = timeline_info::missing_wal(known, &backups, server.timeline, size)?;
+        let competing = competing(part, known, &backups, size).await?;
+        self.competing = competing.iter().map(CompetingTimeline::of).collect();
+        Ok(())
+    }
 }

@@ -26,8 +26,7 @@ use walzip_repo::{BackupLabel, Repository};
 
 use crate::error::ArchiveError;
 pub use plan::{
-    AsidePart, BackupPlan, BackupState, ClusterPlan, CompetingTimeline, KeptWal, Plan, Reason,
-    WalPart, WalReason,
+    AsidePart, BackupPlan, BackupState, ClusterPlan, KeptWal, Plan, Reason, WalPart, WalReason,
 };
 pub use protection::protection;
 

@@ -35,6 +35,7 @@ pub mod sync;
 pub mod verify;
 mod wal;
 
+pub use archived::competing::CompetingTimeline;
 pub use archived::wal_index::{RecoveryWindow, SegmentRange, TimelineWal};
 pub use backups::backup_objects::{DamagedObject, damaged as damaged_objects};
 pub use backups::backup_record::{

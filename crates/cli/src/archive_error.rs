@@ -8,13 +8,13 @@ use std::cmp::Ordering;
 use std::io;
 
 use jiff::tz::TimeZone;
+use walzip_archive::ArchiveError;
 use walzip_archive::replication::ServerError;
 use walzip_archive::restore::TimeError;
-use walzip_archive::{ArchiveError, OtherBranch, PutAway};
 use walzip_codec::DecodeError;
-use walzip_pgformat::TimelineId;
 use walzip_repo::{ClusterIdentity, RepoError};
 
+use crate::competing_timelines;
 use crate::error::{CommandError, chain};
 use crate::exit_code::Kind;
 use crate::tablespace_hints;
@@ -51,7 +51,7 @@ impl From<ArchiveError> for CommandError {
                 ref others,
                 ..
             } => {
-                let hint = competing(timeline, put_away, others);
+                let hint = competing_timelines::hint(timeline, put_away, others);
                 CommandError::new(Kind::TimelineAmbiguous, &error).hint(hint)
             }
             ArchiveError::Time(error) => {
@@ -125,71 +125,6 @@ fn mismatch(found: ClusterIdentity, repository: ClusterIdentity) -> &'static str
              cluster\" shows: walzip repo rm KEY --force --confirm."
         }
     }
-}
-
-/// How to say which of several timelines is meant, and how the others are put away.
-fn competing(timeline: TimelineId, own: &PutAway, others: &[OtherBranch]) -> String {
-    let all = std::iter::once(timeline).chain(others.iter().map(|other| other.timeline));
-    let named: Vec<String> = all
-        .map(|timeline| format!("--target-timeline {timeline}"))
-        .collect();
-    let with_wal = others.iter().filter(|other| !other.is_begun);
-    let put_away = with_wal.map(|other| (other.timeline, &other.put_away));
-    let put_away: Vec<String> = put_away
-        .chain([(timeline, own)])
-        .filter_map(|(timeline, how)| set_aside(timeline, how))
-        .collect();
-    let mut hint = format!(
-        "Name the one to restore: {}; \"walzip info\" shows their times.",
-        named.join(" or ")
-    );
-    if !put_away.is_empty() {
-        let commands = put_away.join(" or ");
-        hint.push_str(&format!(
-            " What an abandoned server has archived is put away by {commands}, with --confirm: the \
-             number is the abandoned one's."
-        ));
-    }
-    for OtherBranch { timeline, .. } in others.iter().filter(|other| other.is_begun) {
-        hint.push_str(&format!(
-            " Of timeline {timeline} only the history is archived: \"walzip check\" on its server makes it archive the \
-             rest. If it was given up, \"walzip timeline set-aside {timeline}\" puts it away."
-        ));
-    }
-    for other in others {
-        if let PutAway::After(own) = &other.put_away {
-            hint.push_str(&format!(
-                " What the server of timeline {} went on with can be put away once {own} is archived: run \"walzip \
-                 check\" on the server of timeline {timeline}.",
-                other.timeline
-            ));
-        }
-    }
-    hint
-}
-
-/// The command that puts a branch away, if there is one.
-fn set_aside(timeline: TimelineId, how: &PutAway) -> Option<String> {
-    match how {
-        PutAway::Parts { from, with } if from.is_some() || timeline.0 > 1 => {
-            let from = from.map(|from| from.to_string());
-            let with: Vec<u32> = with.iter().map(|other| other.0).collect();
-            Some(set_aside_command(timeline.0, from.as_deref(), &with))
-        }
-        PutAway::Parts { .. } | PutAway::After(_) | PutAway::Left(_) => None,
-    }
-}
-
-/// The command that puts a branch away, and what goes with it.
-pub(crate) fn set_aside_command(timeline: u32, from: Option<&str>, with: &[u32]) -> String {
-    let from = from.map_or_else(String::new, |from| format!(" --from {from}"));
-    let with: Vec<String> = with.iter().map(u32::to_string).collect();
-    let with = match with.as_slice() {
-        [] => String::new(),
-        [one] => format!(" (timeline {one} goes with it)"),
-        several => format!(" (timelines {} go with it)", several.join(" and ")),
-    };
-    format!("\"walzip timeline set-aside {timeline}{from}\"{with}")
 }
 
 type KindAndHint = (Kind, Option<&'static str>);

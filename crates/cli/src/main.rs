@@ -11,6 +11,7 @@ mod archive_error;
 mod asynchronous;
 mod cluster_args;
 mod commands;
+mod competing_timelines;
 mod config;
 mod connection_args;
 mod destinations;

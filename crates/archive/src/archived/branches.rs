@@ -155,11 +155,8 @@ impl<B: BranchBackup> Branches<'_, B> {
 
     /// The last of those that descend from a timeline.
     fn last_after(&self, timeline: TimelineId, begun: &[TimelineId]) -> Option<TimelineId> {
-        let descends = |begun: &&TimelineId| {
-            let history = self.timelines.history(**begun);
-            history.is_some_and(|history| history.contains(timeline))
-        };
-        begun.iter().rev().find(descends).copied()
+        let mut newest_first = begun.iter().rev().copied();
+        newest_first.find(|&begun| self.left_at(timeline, begun).is_some())
     }
 
     /// When the youngest of the timelines was born from which this one descends: it is younger.
@@ -305,10 +302,19 @@ impl<B: BranchBackup> Branches<'_, B> {
 
     /// The timeline with WAL that has most of one without, if there is any; otherwise that one.
     fn last_with_content(&self, timeline: TimelineId, candidates: &[TimelineId]) -> TimelineId {
-        let left_at = |other: TimelineId| self.timelines.history(other)?.switch_of(timeline);
         let with_wal = self.with_content(candidates);
-        let descendants = with_wal.filter_map(|other| Some((left_at(other)?, other)));
+        let descendants =
+            with_wal.filter_map(|other| Some((self.left_at(timeline, other)?, other)));
         descendants.max().map_or(timeline, |(_, last)| last)
+    }
+
+    /// Where a timeline is left on the way to a descendant of it; nothing for others.
+    fn left_at(&self, timeline: TimelineId, descendant: TimelineId) -> Option<Lsn> {
+        let history = self.timelines.history(descendant)?;
+        match history.contains(timeline) {
+            true => history.switch_of(timeline),
+            false => None,
+        }
     }
 
     /// Whether a timeline without WAL had left its parent by a moment, as far as is known: the last time in the WAL before
@@ -352,9 +358,7 @@ impl<B: BranchBackup> Branches<'_, B> {
     /// How a timeline is put away, or what it has from the segment of a number on.
     fn put_away(&self, timeline: TimelineId, from: Option<u64>) -> Result<PutAway, ArchiveError> {
         let goes_with = |other: &TimelineId| {
-            let history = self.timelines.history(*other);
-            let of_it = history.filter(|history| history.contains(timeline));
-            let left_at = of_it.and_then(|history| history.switch_of(timeline));
+            let left_at = self.left_at(timeline, *other);
             left_at.is_some_and(|at| from.is_none_or(|from| self.wal.number_at(at) > from))
         };
         let with: Vec<TimelineId> = self.timelines.known().filter(goes_with).collect();

@@ -58,19 +58,24 @@ impl Timelines {
     /// those with WAL, and those of which a descendant has a part. Timeline 1 has none.
     ///
     /// A recovery takes the first number without a history for its own new timeline, so that a
-    /// lost history lets two branches into one timeline.
+    /// lost history lets two branches into one timeline. It looks above its own number: what is below the
+    /// first timeline with WAL was before the archive.
     pub(crate) fn without_history(
         &self,
         with_wal: impl Iterator<Item = TimelineId>,
     ) -> Vec<TimelineId> {
         let histories = self.histories.values();
         let named = histories.flat_map(|history| history.parts().map(|(timeline, _)| timeline));
+        let with_wal: BTreeSet<TimelineId> = with_wal.collect();
+        let first = with_wal.first().copied();
+        let named = named.filter(|named| first.is_some_and(|first| first < *named));
         let unreadable = self.unreadable.keys().copied();
-        let needed: BTreeSet<TimelineId> = with_wal.chain(named).chain(unreadable).collect();
+        let named: BTreeSet<TimelineId> = named.chain(unreadable).collect();
+        let needed = with_wal.union(&named).copied();
         let lost = |timeline: &TimelineId| {
             *timeline > FIRST_TIMELINE && !self.histories.contains_key(timeline)
         };
-        needed.into_iter().filter(lost).collect()
+        needed.filter(lost).collect()
     }
 
     /// Why a history that is there cannot be read.
@@ -254,18 +259,21 @@ mod tests {
         let began = timelines.beginning(TimelineId(3));
         assert_eq!(began, Some((TimelineId(1), Lsn(0x300))));
         let alone = self::timelines(&[(3, "1\t0/500\tx\n2\t0/300\tx\n")]);
-        assert_eq!(alone.without_history(std::iter::empty()), []);
+        let with_wal = [1, 3].map(TimelineId).into_iter();
+        assert_eq!(alone.without_history(with_wal), []);
     }
 
     #[test]
     fn misses_the_history_of_what_has_wal_or_a_descendant() {
         let timelines = timelines(&[(4, "1\t0/500\tx\n3\t0/900\tx\n")]);
-        let with_wal = [1, 2, 4].map(TimelineId).into_iter();
-        let missing: Vec<u32> = timelines
-            .without_history(with_wal)
-            .iter()
-            .map(|t| t.0)
-            .collect();
-        assert_eq!(missing, [2, 3]);
+        let missing = |with_wal: &[u32]| -> Vec<u32> {
+            let with_wal = with_wal.iter().copied().map(TimelineId);
+            let missing = timelines.without_history(with_wal);
+            missing.iter().map(|timeline| timeline.0).collect()
+        };
+        assert_eq!(missing(&[1, 2, 4]), [2, 3]);
+        assert_eq!(missing(&[1, 4]), [3]);
+        assert_eq!(missing(&[4]), [0; 0], "the archive begins with it");
+        assert_eq!(missing(&[]), [0; 0]);
     }
 }

@@ -50,6 +50,7 @@ pub(super) fn went_on(others: &[OtherBranch]) -> String {
     let other = |other: &OtherBranch| {
         let until = match other.last {
             Some(last) => format!("until {} at least", shown(last)),
+            None if other.is_begun => "and only its history is archived".to_owned(),
             None => "for a time that cannot be read".to_owned(),
         };
         format!(

@@ -9,10 +9,9 @@ use super::ExpireRequest;
 use super::backups::{Retained, of_cluster, retained};
 use super::facts::{ClusterFacts, Finished, Inventory, LabelFacts, LabelState, time_of};
 use super::heads::last_activity;
-use super::plan::{
-    AsidePart, BackupPlan, BackupState, ClusterPlan, CompetingTimeline, Reason, WalReason, parts,
-};
+use super::plan::{AsidePart, BackupPlan, BackupState, ClusterPlan, Reason, WalReason, parts};
 use super::wal::{self, Needs};
+use crate::archived::competing::CompetingTimeline;
 
 /// Why each label stays, and which are replayed from.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{AsideLabel, BackupLabel, ClusterIdentity, PackName};
 
-use crate::error::other_branch::PutAway;
+use crate::archived::competing::CompetingTimeline;
 
 /// What `expire` does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -143,42 +143,6 @@ pub struct ClusterPlan {
     /// The packs that hold some of the WAL that is removed, and nothing else.
     #[serde(skip)]
     pub(crate) packs: Vec<PackName>,
-}
-
-/// A timeline that went on beside another one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CompetingTimeline {
-    /// Its number.
-    pub timeline: u32,
-    /// Where another one has left it: the segment from which what it has for itself is set aside.
-    pub set_aside_from: Option<String>,
-    /// The segment of that other one that has to be archived before.
-    pub waits_for: Option<String>,
-    /// The timelines that descend from it, and are set aside with it.
-    pub descendants: Vec<u32>,
-    /// The one of which only the history is archived, and which may have gone on: it would be set aside too.
-    pub left_by: Option<u32>,
-}
-
-impl CompetingTimeline {
-    pub(super) fn of((timeline, put_away): (&TimelineId, &PutAway)) -> CompetingTimeline {
-        let mut competing = CompetingTimeline {
-            timeline: timeline.0,
-            set_aside_from: None,
-            waits_for: None,
-            descendants: Vec::new(),
-            left_by: None,
-        };
-        match put_away {
-            PutAway::Parts { from, with } => {
-                competing.set_aside_from = from.map(|from| from.to_string());
-                competing.descendants = with.iter().map(|descendant| descendant.0).collect();
-            }
-            PutAway::After(own) => competing.waits_for = Some(own.to_string()),
-            PutAway::Left(begun) => competing.left_by = Some(begun.0),
-        }
-        competing
-    }
 }
 
 /// A WAL file that is removed.

@@ -14,7 +14,7 @@ use crate::archived::packed_times::PackedTimes;
 use crate::archived::timelines::{self, Timelines};
 use crate::archived::wal_index::{self, RecoveryWindow, SegmentRange, TimelineWal};
 use crate::archived::wal_times::SegmentTimes;
-use crate::backups::backup_record::{BackupRecord, ListedBackup};
+use crate::backups::backup_record::BackupRecord;
 use crate::error::ArchiveError;
 use crate::restore::last_segments;
 
@@ -72,23 +72,14 @@ pub struct MissingWal {
 
 /// What keeps a restore from getting from the newest backup to the newest WAL of a timeline, if anything does.
 /// A server that was promoted has never archived what its primary left behind.
-pub(crate) async fn missing_wal(
-    repository: &Repository,
+pub(crate) fn missing_wal(
+    (listing, histories): (&[WalEntry], &Timelines),
+    backups: &[BackupRecord],
     timeline: TimelineId,
     segment_size_bytes: u32,
 ) -> Result<Option<MissingWal>, ArchiveError> {
-    let listing = repository.list_wal().await?;
-    let mut histories = Timelines::read(repository, &listing).await;
-    if let Some(failure) = histories.take_failure() {
-        return Err(failure);
-    }
-    let wal = ArchivedWal::of(&listing, segment_size_bytes);
-    let listed = ListedBackup::all(repository).await?;
-    let own = listed
-        .into_iter()
-        .filter(|backup| backup.cluster() == Some(repository.cluster()));
-    let backups: Vec<BackupRecord> = own.filter_map(|backup| backup.read.ok()).collect();
-    let windows = Windows::find(&histories, &wal, &backups, timeline)?;
+    let wal = ArchivedWal::of(listing, segment_size_bytes);
+    let windows = Windows::find(histories, &wal, backups, timeline)?;
     let newest = windows.found.last();
     Ok(newest.and_then(|(backup, reach)| {
         Some(MissingWal {

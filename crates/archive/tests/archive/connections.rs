@@ -85,7 +85,8 @@ async fn a_check_without_the_privilege_to_force_a_switch_fails_and_with_it_succe
             arrived,
             Ok(Checked {
                 arrival: Some(_),
-                missing: None
+                missing: None,
+                ..
             })
         ),
         "{arrived:?}"

@@ -9,6 +9,7 @@ use walzip_archive::replication::ConnectionSettings;
 use walzip_repo::{Location, probe_store};
 
 use crate::archive_command::{self, Destination, Setting};
+use crate::competing_timelines;
 use crate::connection_args::ConnectionArgs;
 use crate::duration::SECONDS_MAX;
 use crate::each_repository::each;
@@ -23,7 +24,8 @@ use crate::runtime;
 /// the repository. Says how long that took and whether archive_command or "walzip receive" did it or,
 /// when the segment does not come, what the server's settings and its archiver say of the reason. Where
 /// something else has brought it, such as "walzip serve", the server's own archiver has to succeed too. It
-/// fails as well where WAL is missing after the newest backup, which no restore gets past. On a standby, where
+/// fails as well where WAL is missing after the newest backup, which no restore gets past, and where another server has
+/// archived as this cluster, so that a restore asks which is meant. On a standby, where
 /// no switch can be forced, only the cluster is compared. Without --repo, all repositories of the
 /// configuration file are checked.
 #[derive(Debug, clap::Args)]
@@ -64,7 +66,11 @@ fn check_one(
     settings: &ConnectionSettings,
     timeout: Duration,
 ) -> Result<(), CommandError> {
-    let Checked { arrival, missing } = runtime::block_on(async {
+    let Checked {
+        arrival,
+        missing,
+        competing,
+    } = runtime::block_on(async {
         let repository = repo_args::open(location).await?;
         if !location.is_local() {
             probe_store(repository.store()).await?;
@@ -86,6 +92,12 @@ fn check_one(
     }
     match missing {
         Some(missing) => Err(failure_of_missing(&missing)),
+        None if !competing.is_empty() => {
+            let question = competing_timelines::question(&competing);
+            Err(CommandError::new(Kind::Problems, question).hint(
+                "A restore asks which is meant. Stop the server that is not production first: it goes on archiving.",
+            ))
+        }
         None => Ok(()),
     }
 }

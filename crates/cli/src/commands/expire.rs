@@ -8,13 +8,12 @@ use std::path::Path;
 use jiff::SignedDuration;
 use walzip_archive::ArchiveError;
 use walzip_archive::expire::{
-    BackupState, ClusterPlan, CompetingTimeline, ExpireRequest, Plan, Retention, expire,
-    plan_expire,
+    BackupState, ClusterPlan, ExpireRequest, Plan, Retention, expire, plan_expire,
 };
 use walzip_archive::push::check_own;
 use walzip_repo::{BackupLabel, Location};
 
-use crate::archive_error::set_aside_command;
+use crate::competing_timelines;
 use crate::config::Config;
 use crate::duration::duration;
 use crate::each_repository::{each, write_heading};
@@ -330,35 +329,12 @@ fn write_cluster(f: &mut fmt::Formatter<'_>, cluster: &ClusterPlan, remove: &str
 
 /// Nothing expires any more that is younger than where they parted, until somebody decides.
 fn warn_of_competing(cluster: &ClusterPlan) {
-    if cluster.competing.is_empty() {
-        return;
+    if !cluster.competing.is_empty() {
+        tracing::warn!(
+            "the backups of each are kept, and the WAL since they parted: {}",
+            competing_timelines::question(&cluster.competing)
+        );
     }
-    let mut numbers = Vec::new();
-    let mut ways = Vec::new();
-    for CompetingTimeline {
-        timeline,
-        set_aside_from,
-        waits_for,
-        descendants,
-        left_by,
-    } in &cluster.competing
-    {
-        numbers.push(timeline.to_string());
-        ways.push(match (waits_for, left_by) {
-            (Some(own), _) => format!("timeline {timeline} once {own} is archived"),
-            (None, Some(begun)) => format!(
-                "timeline {timeline} once timeline {begun}, which has left it, has archived its first segment, or was set \
-                 aside itself"
-            ),
-            (None, None) => set_aside_command(*timeline, set_aside_from.as_deref(), descendants),
-        });
-    }
-    tracing::warn!(
-        "timelines {} went on at the same time, and which of them is production is not known: the backups of each are \
-         kept, and the WAL since then. Set aside the one that is not: {}",
-        numbers.join(" and "),
-        ways.join(" or ")
-    );
 }
 
 fn state(state: BackupState) -> &'static str {

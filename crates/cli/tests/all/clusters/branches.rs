@@ -202,10 +202,12 @@ fn an_expiry_keeps_both_of_two_that_may_be_meant() {
     );
 
     assert!(two_have_archived(&primary));
-    let checked = primary.walzip(&["check"]).output().expect("walzip runs");
-    assert!(said(&checked).contains("timeline 2 left this server's timeline 1 at"));
-    let checked = succeed(&mut copy.walzip(&["check"]));
-    assert!(!checked.contains("left this server's timeline"));
+    let left = "timeline 2 left this server's timeline 1 at";
+    for (server, is_left) in [(&primary, true), (&copy, false)] {
+        let checked = server.walzip(&["check"]).output().expect("walzip runs");
+        refused(&checked, 104, &["timelines 1 and 2 went on"]);
+        assert_eq!(said(&checked).contains(left), is_left);
+    }
 
     let expire = ["expire", "--retention-full", "1", "--confirm"];
     for _ in 0..2 {

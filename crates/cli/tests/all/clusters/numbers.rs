@@ -50,6 +50,51 @@ fn with_a_gap(site: &Site) -> Server<'_> {
     successor
 }
 
+/// Of the timelines before, the archive has nothing, and needs nothing.
+#[test]
+fn an_archive_that_begins_with_a_later_timeline_is_restored() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let primary = Server::create(&site, "primary", 1);
+    primary.start(&[]);
+    primary.sql("CREATE TABLE note (body text)");
+    for _ in 0..2 {
+        primary.stop();
+        fs::write(primary.data().join("standby.signal"), "").expect("written");
+        site.hand_over(&primary.data().join("standby.signal"));
+        primary.start(&[]);
+        primary.sql("SELECT pg_promote()");
+        primary.wait_until("SELECT NOT pg_is_in_recovery()");
+    }
+    primary.stop();
+    // What is left of them would be archived, too.
+    for entry in fs::read_dir(primary.data().join("pg_wal")).expect("readable") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if path.is_file() && name.is_some_and(|name| !name.starts_with("00000003")) {
+            fs::remove_file(path).expect("removed");
+        }
+    }
+    primary.archive_with_walzip();
+    primary.start(&[]);
+    succeed(&mut primary.walzip(&["check"]));
+    succeed(&mut primary.walzip(&["backup"]));
+    let then = write(&primary, "1-third");
+    write(&primary, "2-third");
+    primary.archive_everything();
+    let of_third = objects(&site, "0000000300000000");
+    assert!(!of_third.is_empty(), "timeline 3");
+    assert_eq!(objects(&site, "00000002"), Vec::<PathBuf>::new());
+
+    succeed(&mut site.walzip(&["verify"]));
+    assert_eq!(restored_rows(&site, &[]), "1-third 2-third");
+    assert_eq!(restored_rows(&site, &["--target-time", &then]), "1-third");
+    let next = promoted(&site, "next", &PRESERVE);
+    write(&next, "3-fourth");
+    next.archive_everything();
+    primary.stop();
+    assert_eq!(restored_rows(&site, &[]), "1-third 2-third 3-fourth");
+}
+
 /// Production was promoted, and a copy of what was before it archives, with a higher number.
 #[test]
 fn production_with_a_history_only_is_not_passed_over_for_a_copy() {

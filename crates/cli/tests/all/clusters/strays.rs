@@ -221,12 +221,20 @@ fn what_the_old_primary_archives_after_a_failover_is_put_away_by_the_hint() {
     let refused = command.arg(restored.data()).output().expect("walzip runs");
     assert_eq!(refused.status.code(), Some(110), "{}", said(&refused));
     let told = said(&refused);
+    let check = new.walzip(&["check"]).output().expect("walzip runs");
+    assert_eq!(check.status.code(), Some(104), "{}", said(&check));
+    let of_check = said(&check);
+    assert!(
+        of_check.contains("\"walzip timeline set-aside 1 --from "),
+        "{of_check}"
+    );
     let from = told.split("timeline set-aside 1 --from ").nth(1);
     let from = from
         .and_then(|rest| rest.split('"').next())
         .expect("a way out");
     let set_aside = ["timeline", "set-aside", "1", "--from", from, "--confirm"];
     succeed(&mut site.walzip(&set_aside));
+    succeed(&mut new.walzip(&["check"]));
     assert_eq!(restored_rows(&site), "1-common 2-production 3-production");
 
     let put_back = ["timeline", "put-back", "1", "--confirm"];
