@@ -6,7 +6,8 @@
 //! record, or none, since they were dropped. The restored copy is then damaged or empty, and nobody notices.
 //! docs/decisions/2026-11-30-databases-made-while-a-backup-runs.md has the reasons.
 //!
-//! So the WAL of such a backup is read. After the record, nothing in it may change the directory that was copied.
+//! So the WAL of such a backup is read. After the record, nothing in it may change the directory that was copied, as
+//! long as its copy is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +16,7 @@ use walzip_pgformat::opcode::tablespace;
 use walzip_pgformat::rmgr_id;
 use walzip_pgformat::wal::{
     DatabaseDirectory, DirectoryCopy, ReadRecord, UnbrokenRecords, changed_directories,
+    dropped_directories,
 };
 use walzip_repo::Repository;
 
@@ -87,8 +89,14 @@ impl Question {
                 return Ok(());
             }
         }
-        let (records, _) = reading;
-        records.finish().map_err(|error| unreadable(label, &error))
+        let (records, search) = reading;
+        records
+            .finish()
+            .map_err(|error| unreadable(label, &error))?;
+        match search.finding() {
+            Some(found) => Err(found.refusal(&self.databases)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -104,8 +112,13 @@ fn unreadable(label: &str, error: &dyn std::error::Error) -> ArchiveError {
 struct Search {
     /// The tablespaces that are in the backup.
     announced: BTreeSet<u32>,
-    /// Directories that were copied, each with the first copy of it.
-    copied: BTreeMap<DatabaseDirectory, DatabaseDirectory>,
+    /// Directories that were copied, each with those of its copies that are still there.
+    copied: BTreeMap<DatabaseDirectory, BTreeSet<DatabaseDirectory>>,
+    /// These copies, each with what it was copied from.
+    copies: BTreeMap<DatabaseDirectory, DatabaseDirectory>,
+    /// Those of these copies that the replay would make otherwise.
+    damaged: BTreeSet<DatabaseDirectory>,
+    /// What ends the search.
     found: Option<Found>,
 }
 
@@ -132,27 +145,61 @@ impl Search {
         if self.found.is_some() {
             return;
         }
-        let Search {
-            copied,
-            found,
-            announced,
-        } = self;
-        if !copied.is_empty() {
-            changed_directories(record.bytes, record.layout, record.version, |from| {
-                if let Some(&to) = copied.get(&from) {
-                    found.get_or_insert(Found::Changed(DirectoryCopy { to, from }));
-                }
-            });
+        if !self.copied.is_empty() {
+            self.note_changes(record);
         }
         if let Some(copy) = DirectoryCopy::read(record.bytes, record.layout) {
-            copied.entry(copy.from).or_insert(copy.to);
-            if copied.len() > COPIED_MAX {
-                found.get_or_insert(Found::TooMany);
+            self.note_copy(copy);
+        }
+        if let Some(oid) = made_tablespace(record).filter(|oid| self.announced.contains(oid)) {
+            self.found = Some(Found::Made(oid));
+        }
+    }
+
+    /// A drop changes its directory too: of what was copied on from that, the replay may find less.
+    fn note_changes(&mut self, record: &ReadRecord<'_>) {
+        let (bytes, layout, version) = (record.bytes, record.layout, record.version);
+        changed_directories(bytes, layout, version, |from| {
+            if let Some(copies) = self.copied.get(&from) {
+                self.damaged.extend(copies);
             }
+        });
+        dropped_directories(bytes, layout, version, |directory| self.forget(directory));
+    }
+
+    /// The replay removes what is in the place of the copy.
+    fn note_copy(&mut self, copy: DirectoryCopy) {
+        self.forget(copy.to);
+        self.copies.insert(copy.to, copy.from);
+        self.copied.entry(copy.from).or_default().insert(copy.to);
+        if self.copies.len() > COPIED_MAX {
+            self.found = Some(Found::TooMany);
         }
-        if let Some(oid) = made_tablespace(record).filter(|oid| announced.contains(oid)) {
-            found.get_or_insert(Found::Made(oid));
+    }
+
+    /// A copy that is gone is not restored, however the replay has made it.
+    fn forget(&mut self, copy: DatabaseDirectory) {
+        self.damaged.remove(&copy);
+        let Some(from) = self.copies.remove(&copy) else {
+            return;
+        };
+        let is_last = self.copied.get_mut(&from).is_some_and(|copies| {
+            copies.remove(&copy);
+            copies.is_empty()
+        });
+        if is_last {
+            self.copied.remove(&from);
         }
+    }
+
+    /// Why the backup is none.
+    fn finding(&self) -> Option<Found> {
+        let mut damaged = self.damaged.iter();
+        let changed = damaged.find_map(|&to| {
+            let from = *self.copies.get(&to)?;
+            Some(Found::Changed(DirectoryCopy { to, from }))
+        });
+        self.found.or(changed)
     }
 }
 
@@ -236,6 +283,10 @@ mod tests {
     }
 
     fn found(records: &[Vec<u8>]) -> Option<Found> {
+        searched(records).finding()
+    }
+
+    fn searched(records: &[Vec<u8>]) -> Search {
         let version = Version::from_major(15).expect("supported");
         let mut search = Search::new([16390].into_iter());
         let mut layout = RecordLayout::default();
@@ -248,7 +299,7 @@ mod tests {
                 layout: &layout,
             });
         }
-        search.found
+        search
     }
 
     const NEW: [u32; 2] = [1663, 16400];
@@ -289,6 +340,42 @@ mod tests {
         assert_eq!(found(&[copied.clone(), change([16391, 16399])]), None);
         assert_eq!(found(&[copied, dropped(NEW)]), None);
         assert_eq!(found(&[dropped(TEMPLATE), change(TEMPLATE)]), None);
+    }
+
+    #[test]
+    fn a_copy_that_was_dropped_is_no_reason_unless_it_was_copied_on() {
+        let next = [1663, 16401];
+        let (first, second) = (copy([NEW, TEMPLATE]), copy([next, TEMPLATE]));
+        let gone = [first.clone(), change(TEMPLATE), dropped(NEW)];
+        assert_eq!(found(&gone), None);
+        assert_eq!(
+            found(&[first.clone(), dropped(NEW), change(TEMPLATE)]),
+            None
+        );
+        let both = [first.clone(), second, change(TEMPLATE), dropped(NEW)];
+        let Some(Found::Changed(kept)) = found(&both) else {
+            panic!("the other copy is there");
+        };
+        assert_eq!(kept.to.database, 16401);
+        let on = [
+            first,
+            copy([next, NEW]),
+            change(TEMPLATE),
+            dropped(NEW),
+            change(OTHER),
+        ];
+        let Some(Found::Changed(kept)) = found(&on) else {
+            panic!("the copy of the copy is there");
+        };
+        assert_eq!((kept.to.database, kept.from.database), (16401, 16400));
+        assert_eq!(found(&[&on[..], &[dropped(next)]].concat()), None);
+        let back = [
+            copy([[16391, 16400], NEW]),
+            dropped(NEW),
+            copy([NEW, [16391, 16400]]),
+            dropped([16391, 16400]),
+        ];
+        assert!(found(&back).is_some(), "moved there and back");
     }
 
     #[test]

@@ -100,6 +100,20 @@ pub fn changed_directories(
     }
 }
 
+/// Names the directories that a record removes as a whole. `record` are the bytes that `layout` was read from.
+pub fn dropped_directories(
+    record: &[u8],
+    layout: &RecordLayout,
+    version: &Version,
+    each: impl FnMut(DatabaseDirectory),
+) {
+    let is_drop = layout.header.rmid == rmgr_id::DATABASE
+        && layout.header.info & OPCODE_MASK == database::drop_opcode(version.major);
+    if let Some(main) = main_data(record, layout).filter(|_| is_drop) {
+        of_drop(main, each);
+    }
+}
+
 /// Those of a database as a whole.
 fn of_database(
     main: &[u8],
@@ -107,13 +121,15 @@ fn of_database(
     version: &Version,
     mut each: impl FnMut(DatabaseDirectory),
 ) {
-    let is_drop = opcode == database::drop_opcode(version.major);
-    if !is_drop {
-        if let Some(directory) = directory_at(main, 0) {
-            each(directory);
-        }
-        return;
+    if opcode == database::drop_opcode(version.major) {
+        of_drop(main, each);
+    } else if let Some(directory) = directory_at(main, 0) {
+        each(directory);
     }
+}
+
+/// Those that a drop names.
+fn of_drop(main: &[u8], mut each: impl FnMut(DatabaseDirectory)) {
     let Some((database, tablespaces)) = read_u32(main, 0).zip(main.get(8..)) else {
         return;
     };
@@ -230,6 +246,17 @@ mod tests {
         (DirectoryCopy::read(record, &layout), changed)
     }
 
+    fn dropped(record: &[u8], major: u32) -> Vec<[u32; 2]> {
+        let version = Version::from_major(major).expect("supported");
+        let mut layout = RecordLayout::default();
+        layout.read(record, version).expect("a record");
+        let mut dropped = Vec::new();
+        dropped_directories(record, &layout, version, |of| {
+            dropped.push([of.tablespace, of.database]);
+        });
+        dropped
+    }
+
     #[test]
     fn a_copy_and_its_source_are_read_of_all_majors() {
         let copied = DirectoryCopy {
@@ -255,9 +282,15 @@ mod tests {
         for (major, opcode) in [(13, 0x10), (14, 0x10), (15, 0x20), (18, 0x20)] {
             let bytes = record(rmgr_id::DATABASE, opcode, &main);
             assert_eq!(read(&bytes, major), (None, both.clone()), "{major}");
+            assert_eq!(dropped(&bytes, major), both, "{major}");
         }
         let created = record(rmgr_id::DATABASE, 0x10, &[16400, 1663]);
         assert_eq!(read(&created, 15), (None, vec![[1663, 16400]]));
+        let copied = record(rmgr_id::DATABASE, 0x00, &[16400, 1663, 1, 1663]);
+        let truncated = record(rmgr_id::STORAGE, 0x20, &[7, 1663, 5, 16384, 7]);
+        for other in [created, copied, truncated] {
+            assert_eq!(dropped(&other, 15), [[0; 2]; 0]);
+        }
         // What says that there are more than it has.
         let short = record(rmgr_id::DATABASE, 0x20, &[16400, u32::MAX, 1663]);
         assert_eq!(read(&short, 15), (None, vec![[1663, 16400]]));

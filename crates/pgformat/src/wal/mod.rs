@@ -20,7 +20,9 @@ mod unbroken_records;
 mod writer;
 
 pub use backup_mark::BackupMark;
-pub use database_records::{DatabaseDirectory, DirectoryCopy, changed_directories};
+pub use database_records::{
+    DatabaseDirectory, DirectoryCopy, changed_directories, dropped_directories,
+};
 pub use page_header::{FIRST_IS_CONTRECORD, LONG_HEADER, PageHeader};
 pub use reader::{Event, PageState, SegmentReader};
 pub use record::{

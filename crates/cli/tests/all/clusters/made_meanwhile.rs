@@ -172,12 +172,14 @@ fn what_the_replay_would_copy_otherwise_makes_no_backup(major: u32, way: [&str; 
         assert!(told.contains("ake the backup again"), "{told}");
     }
 
-    // What is altered, dropped, or copied and left alone, makes a backup.
+    // What is altered, dropped, copied and left alone, or copied and dropped again, makes a backup.
     let meanwhile = [
         create("three", "kept"),
         "ALTER DATABASE two RENAME TO renamed".to_owned(),
         "DROP DATABASE one".to_owned(),
+        create("four", "written"),
         write.to_owned(),
+        "DROP DATABASE four".to_owned(),
     ];
     let output = back_up_while(&primary, way, &meanwhile);
     let told = said(&output);
