@@ -79,7 +79,8 @@ pub struct RestoreArgs {
     force: bool,
 
     /// Restore this database, by name or OID, and PostgreSQL's own (template0, template1, postgres):
-    /// the tables of others are empty files, and those databases have to be dropped. Repeatable
+    /// the tables of others are empty files, and those databases have to be dropped. Until they are
+    /// dropped, a connection to one of them crashes the server: keep monitoring and applications out. Repeatable
     #[arg(long, value_name = "NAME")]
     database: Vec<String>,
 
@@ -385,8 +386,8 @@ fn report_left_out(out: &mut impl Write, restored: &Restored) -> std::io::Result
     writeln!(
         out,
         "{} files of {} databases, {} bytes, are left out: they are empty, and are not checked. \
-         Let nobody connect to these databases, nor to one that was copied from them after the backup: \
-         PostgreSQL ends all sessions where somebody does. They are{}. Once promoted, in psql:",
+         Until they are dropped, a connection to one of them, or to one that was copied from them after the \
+         backup, crashes the server: keep monitoring and applications out. They are{}. Once promoted, in psql:",
         restored.files_left_out,
         restored.left_out.len(),
         restored.bytes_left_out,
@@ -396,7 +397,8 @@ fn report_left_out(out: &mut impl Write, restored: &Restored) -> std::io::Result
     let oids = oids.collect::<Vec<_>>().join(", ");
     writeln!(
         out,
-        "  DELETE FROM pg_subscription WHERE subdbid IN ({oids});\n  \
+        "  UPDATE pg_database SET datallowconn = false WHERE oid IN ({oids});\n  \
+         DELETE FROM pg_subscription WHERE subdbid IN ({oids});\n  \
          SELECT format('ALTER DATABASE %I IS_TEMPLATE false', datname) FROM pg_database WHERE oid IN ({oids}) AND datistemplate \\gexec\n  \
          SELECT format('DROP DATABASE %I', datname) FROM pg_database WHERE oid IN ({oids}) \\gexec"
     )?;

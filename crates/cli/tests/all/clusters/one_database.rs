@@ -82,6 +82,9 @@ fn restores_one_database(major: u32) {
     command.arg(format!("fast={}", site.path("restored.fast").display()));
     let told = succeed(command.args(["--database", "wanted"]));
     println!("{told}");
+    let closed =
+        format!("\n  UPDATE pg_database SET datallowconn = false WHERE oid IN ({unwanted});\n");
+    assert!(told.contains(&closed), "{told}");
     let names = "SELECT format('DROP DATABASE %I', datname) FROM pg_database WHERE oid IN";
     assert!(
         told.contains(&format!("{names} ({unwanted}) \\gexec")),
