@@ -22,7 +22,7 @@ pub(crate) struct Database {
 /// The databases of the server, now, by their OIDs.
 pub(crate) async fn list(sql: &mut Connection) -> Result<BTreeMap<u32, Database>, ServerError> {
     let query = "SELECT oid, datname, dattablespace, xmin, datconnlimit = -2 FROM pg_database";
-    let rows = sql.query(query).await?;
+    let rows = sql.query_names(query).await?;
     let read = |row: &Vec<Option<String>>| {
         let oid = row.first()?.as_deref()?.parse().ok()?;
         let name = row.get(1)?.clone()?;

@@ -14,6 +14,7 @@ mod authentication;
 mod base_backup;
 mod connection;
 mod error;
+mod names;
 mod online_backup;
 mod settings;
 mod slots;

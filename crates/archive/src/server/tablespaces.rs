@@ -12,7 +12,8 @@ use crate::server::tablespace_record::TablespaceRecord;
 
 /// The names of the server's tablespaces, by OID.
 pub(crate) async fn names(sql: &mut Connection) -> Result<BTreeMap<u32, String>, ServerError> {
-    let rows = sql.query("SELECT oid, spcname FROM pg_tablespace").await?;
+    let query = "SELECT oid, spcname FROM pg_tablespace";
+    let rows = sql.query_names(query).await?;
     let read = |row: &Vec<Option<String>>| {
         let oid = row.first()?.as_deref()?.parse().ok()?;
         Some((oid, row.get(1)?.clone()?))

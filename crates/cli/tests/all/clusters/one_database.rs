@@ -202,6 +202,32 @@ fn damage_to_a_database_that_is_left_out_is_not_met() {
     assert!(one.status.success(), "{}", said(&one));
 }
 
+/// In a cluster of `SQL_ASCII`, names are bytes.
+#[test]
+fn a_database_whose_name_is_not_text_is_restored_by_its_oid() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = Server::create_of_bytes(&site, "primary");
+    primary.archive_with_walzip();
+    primary.start(&[]);
+    let name = "'caf' || chr(233)";
+    primary.sql(&format!(
+        "SELECT format('CREATE DATABASE %I', {name}) \\gexec"
+    ));
+    primary.sql("CREATE DATABASE other");
+    let oid = primary.sql(&format!(
+        "SELECT oid FROM pg_database WHERE datname = {name}"
+    ));
+    succeed(&mut primary.walzip(&["backup"]));
+    primary.archive_everything();
+    primary.stop();
+    let mut restore = site.walzip(&["restore", "--database", &oid, "-D"]);
+    let told = succeed(restore.arg(site.path("restored")));
+    assert!(
+        told.contains("They are \"other\", by their names"),
+        "{told}"
+    );
+}
+
 fn refuses_what_is_not_there(site: &Site) {
     let mut command = site.walzip(&["restore", "--database", "wnted", "-D"]);
     let output = command.arg(site.path("restored")).output().expect("runs");

@@ -39,6 +39,11 @@ impl<'a> Server<'a> {
         Server::on(site, name).init(1, &["--allow-group-access"])
     }
 
+    /// A new cluster whose databases take any bytes for text, not started.
+    pub fn create_of_bytes(site: &'a Site, name: &'a str) -> Server<'a> {
+        Server::on(site, name).init(1, &["-E", "SQL_ASCII"])
+    }
+
     /// A server that archives, with an empty table `note` and a first backup.
     pub fn backed_up(site: &'a Site) -> Server<'a> {
         let primary = Server::create(site, "primary", 1);
