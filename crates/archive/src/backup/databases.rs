@@ -88,18 +88,18 @@ impl Databases {
         }
     }
 
-    /// Those that were there before the copy, and those that came while it ran.
+    /// Those that there are after the copy, and those that were dropped while it ran. No restore ends before, so that
+    /// the names of after count.
     pub(crate) fn records(&self) -> Vec<DatabaseRecord> {
-        let mut all: BTreeMap<u32, &Database> = BTreeMap::new();
-        for (oid, database) in self.after.iter().chain(&self.before) {
-            all.insert(*oid, database);
-        }
-        let all = all.into_iter();
-        all.map(|(oid, database)| DatabaseRecord {
-            oid,
-            name: database.name.clone(),
-        })
-        .collect()
+        let record = |(oid, database): (&u32, &Database)| DatabaseRecord {
+            dropped: !self.after.contains_key(oid),
+            ..DatabaseRecord::new(*oid, &database.name)
+        };
+        let is_gone = |(oid, _): &(&u32, &Database)| !self.after.contains_key(oid);
+        let gone = self.before.iter().filter(is_gone);
+        let mut records: Vec<DatabaseRecord> = gone.chain(&self.after).map(record).collect();
+        records.sort_by_key(|record| record.oid);
+        records
     }
 
     #[cfg(test)]
@@ -153,5 +153,37 @@ mod tests {
                 "{before:?} {after:?}"
             );
         }
+    }
+
+    #[test]
+    fn names_are_those_of_after_the_copy_and_what_is_gone_is_marked() {
+        let before = [
+            (16400, "shop", "1"),
+            (16401, "next", "2"),
+            (16402, "old", "3"),
+        ];
+        let after = [
+            (16403, "made", "4"),
+            (16401, "shop", "5"),
+            (16402, "old", "3"),
+        ];
+        let records = Databases::of(&before, &after).records();
+        let expected = [
+            (16400, "shop", true),
+            (16401, "shop", false),
+            (16402, "old", false),
+            (16403, "made", false),
+        ];
+        let expected = expected.map(|(oid, name, dropped)| DatabaseRecord {
+            oid,
+            name: name.to_owned(),
+            dropped,
+        });
+        assert_eq!(records, expected);
+        let json = serde_json::to_string(&records[2..]).expect("text");
+        assert_eq!(
+            json,
+            r#"[{"oid":16402,"name":"old"},{"oid":16403,"name":"made"}]"#
+        );
     }
 }

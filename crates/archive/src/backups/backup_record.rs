@@ -147,6 +147,20 @@ pub struct DatabaseRecord {
     pub oid: u32,
     /// Its name.
     pub name: String,
+    /// Whether it was dropped while the backup ran: no restore has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dropped: bool,
+}
+
+impl DatabaseRecord {
+    /// One that is there.
+    pub(crate) fn new(oid: u32, name: &str) -> DatabaseRecord {
+        DatabaseRecord {
+            oid,
+            name: name.to_owned(),
+            dropped: false,
+        }
+    }
 }
 
 /// The files of a backup, in packs.

@@ -85,20 +85,23 @@ impl Selection {
         let Some(included) = &self.included else {
             return Vec::new();
         };
-        let name = |oid| {
-            let mut databases = record.databases.iter();
-            let database = databases.find(|database| database.oid == oid)?;
-            Some(database.name.clone())
-        };
-        let left_out = present(manifest).into_iter();
+        let mut left_out = present(manifest);
+        left_out.retain(|oid| !included.contains(oid));
+        let left_out = left_out.into_iter();
         left_out
-            .filter(|oid| !included.contains(oid))
             .map(|oid| LeftOutDatabase {
                 oid,
-                name: name(oid),
+                name: name_of(oid, record).map(str::to_owned),
             })
             .collect()
     }
+}
+
+/// The name of a database, if the backup says it, and a restore has the database.
+fn name_of(oid: u32, record: &BackupRecord) -> Option<&str> {
+    let mut databases = record.databases.iter();
+    let database = databases.find(|database| database.oid == oid && !database.dropped)?;
+    Some(&database.name)
 }
 
 /// The database that somebody means by this.
@@ -106,8 +109,11 @@ fn find(said: &str, record: &BackupRecord, present: &BTreeSet<u32>) -> Result<u3
     let oid: Option<u32> = said.parse().ok();
     let called = record.databases.iter();
     let called = called.filter(|database| database.name == said || Some(database.oid) == oid);
-    let mut meant: BTreeSet<u32> = called.map(|database| database.oid).collect();
-    meant.extend(oid.filter(|oid| present.contains(oid)));
+    let (dropped, called): (Vec<_>, Vec<_>) = called.partition(|database| database.dropped);
+    let mut meant: BTreeSet<u32> = called.iter().map(|database| database.oid).collect();
+    // Files of a database that the backup does not name are of one that was not finished, or is gone.
+    let may_be_unnamed = record.databases.is_empty();
+    meant.extend(oid.filter(|oid| may_be_unnamed && present.contains(oid)));
     let label = &record.label;
     let mut meant_oids = meant.iter();
     match (meant_oids.next(), meant_oids.next()) {
@@ -124,9 +130,14 @@ fn find(said: &str, record: &BackupRecord, present: &BTreeSet<u32>) -> Result<u3
                 oids.join(", ")
             )))
         }
+        (None, _) if !dropped.is_empty() => Err(ArchiveError::Request(format!(
+            "backup {label} has no database {said}: it was dropped while the backup ran. An earlier backup may \
+             have it"
+        ))),
         (None, _) => {
             let names = record.databases.iter();
             let names: Vec<String> = names
+                .filter(|database| !database.dropped)
                 .map(|database| database.name.escape_debug().to_string())
                 .collect();
             Err(ArchiveError::Request(format!(
@@ -166,10 +177,9 @@ mod tests {
     /// A backup with PostgreSQL's databases and two others, and its manifest.
     fn backup(names: &[(u32, &str)]) -> (BackupRecord, PgManifest) {
         let mut record = crate::restore::directories::tests::record(Vec::new(), Vec::new());
-        let named = names.iter().map(|&(oid, name)| DatabaseRecord {
-            oid,
-            name: name.to_owned(),
-        });
+        let named = names
+            .iter()
+            .map(|&(oid, name)| DatabaseRecord::new(oid, name));
         record.databases = named.collect();
         let files = [
             "base/1/1259",
@@ -251,5 +261,39 @@ mod tests {
         );
         let by_oid = choose("16384", &[]).expect("an OID");
         assert!(by_oid.leaves_out(b"base/16385/1259"));
+        let unfinished = refusal("16384", &[(5, "postgres")]);
+        assert!(unfinished.contains("has no database 16384"), "{unfinished}");
+    }
+
+    #[test]
+    fn a_dropped_database_is_not_meant_by_its_name() {
+        let (mut record, manifest) = backup(&NAMES);
+        record.databases.push(DatabaseRecord {
+            dropped: true,
+            ..DatabaseRecord::new(16380, "shop")
+        });
+        let choose = |asked: &str, record: &BackupRecord| {
+            Selection::choose(&[asked.to_owned()], record, &manifest)
+        };
+        let chosen = choose("shop", &record).expect("the one that is there");
+        assert!(!chosen.leaves_out(b"base/16384/1259"));
+        record.databases[3].dropped = true;
+        for asked in ["shop", "16380"] {
+            let refusal = choose(asked, &record).expect_err(asked).to_string();
+            assert!(
+                refusal.contains("dropped while the backup ran"),
+                "{refusal}"
+            );
+        }
+        let unknown = choose("sop", &record).expect_err("unknown").to_string();
+        assert!(unknown.ends_with("It has template1, template0, postgres, 16384, new"));
+        // Its files are there, and are left empty.
+        let chosen = choose("16385", &record).expect("a database");
+        let left_out = chosen.left_out(&record, &manifest);
+        let expected = LeftOutDatabase {
+            oid: 16384,
+            name: None,
+        };
+        assert_eq!(left_out, [expected]);
     }
 }

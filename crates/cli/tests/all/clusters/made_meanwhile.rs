@@ -238,6 +238,76 @@ fn back_up_while(primary: &Server, [kind, method]: [&str; 2], commands: &[String
     backup.wait_with_output().expect("ended")
 }
 
+#[test]
+fn a_database_is_restored_by_the_name_that_it_has_at_the_end_of_the_backup() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site, &["autovacuum=off"]);
+    create_databases(&primary, ["shop", "shop_next", "gone"]);
+    let meanwhile = [
+        "ALTER DATABASE shop RENAME TO shop_old",
+        "ALTER DATABASE shop_next RENAME TO shop",
+        "DROP DATABASE gone",
+    ];
+    let output = back_up_while(&primary, ["full", FILES], &meanwhile.map(str::to_owned));
+    assert!(output.status.success(), "{}", said(&output));
+    primary.archive_everything();
+    primary.stop();
+
+    let restored = Server::on(&site, "restored");
+    let mut restore = restored.walzip(&["restore", "--database", "gone", "-D"]);
+    let output = restore.arg(restored.data()).output().expect("runs");
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(OPTION_INVALID), "{told}");
+    assert!(
+        told.contains("it was dropped while the backup ran"),
+        "{told}"
+    );
+    restore_and_drop(&restored, "shop");
+    assert_eq!(databases_of_users(&restored), ["shop"]);
+    assert_eq!(whose(&restored, "shop"), "shop_next");
+}
+
+/// Each has the name that it was made with in a table.
+fn create_databases<const N: usize>(server: &Server, names: [&str; N]) {
+    for name in names {
+        server.sql(&format!("CREATE DATABASE {name}"));
+        server.sql(&format!(
+            "\\c {name}
+             CREATE TABLE whose AS SELECT '{name}'::text AS name FROM generate_series(1, 3000);
+             VACUUM (FREEZE, ANALYZE);
+             CHECKPOINT;"
+        ));
+    }
+}
+
+fn whose(server: &Server, database: &str) -> String {
+    let sql = "SELECT name FROM whose GROUP BY name HAVING count(*) = 3000";
+    server.sql(&format!("\\c {database}\n{sql}"))
+}
+
+fn databases_of_users(server: &Server) -> Vec<String> {
+    let sql = "SELECT datname FROM pg_database WHERE oid >= 16384 ORDER BY datname";
+    server.sql(sql).lines().map(str::to_owned).collect()
+}
+
+/// Restores a database, starts the server, and runs the SQL that the restore has printed. What it has said.
+fn restore_and_drop(restored: &Server, database: &str) -> String {
+    let mut restore = restored.walzip(&["restore", "--database", database, "-D"]);
+    let output = restore.arg(restored.data()).output().expect("runs");
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    restored.start(&["archive_mode=off"]);
+    restored.wait_until("SELECT NOT pg_is_in_recovery()");
+    let printed = String::from_utf8(output.stdout).expect("text");
+    let sql: Vec<&str> = printed
+        .lines()
+        .filter(|line| line.starts_with("  "))
+        .collect();
+    assert!(sql[0].contains("SET datallowconn = false"), "{told}");
+    restored.sql(&sql.join("\n"));
+    told
+}
+
 /// A standby's backup begins with a checkpoint of before, and a tablespace may have been made since.
 #[test]
 fn a_tablespace_that_a_standby_replays_again_makes_no_backup() {
