@@ -188,7 +188,7 @@ async fn take(
     )?;
     let replayed = std::mem::take(&mut copied.replayed);
     let question = copied.question.take();
-    let (record, label, control_file) = record(&writer, server, copied, prior.as_ref())?;
+    let (mut record, label, control_file) = record(&writer, server, copied, prior.as_ref())?;
 
     tracing::info!(
         "backup {} is read back, and waits for its WAL",
@@ -207,7 +207,8 @@ async fn take(
     own_history::check(repository, record.stop.timeline).await?;
     own_wal::check_backup(repository, &record, (&label, &control_file, &replayed)).await?;
     if let Some(question) = question {
-        question.answer(repository, &record).await?;
+        let sources = question.answer(repository, &record).await?;
+        databases::note_sources(&mut record.databases, &sources);
     }
     if let Some(prior) = &prior {
         prior

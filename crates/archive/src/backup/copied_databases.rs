@@ -7,7 +7,8 @@
 //! docs/decisions/2026-11-30-databases-made-while-a-backup-runs.md has the reasons.
 //!
 //! So the WAL of such a backup is read. After the record, nothing in it may change the directory that was copied, as
-//! long as its copy is there.
+//! long as its copy is there. Which database was copied from which is noted in the backup: a restore of the copy alone
+//! needs both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,12 +62,12 @@ impl Question {
     }
 
     /// Reads the archived WAL of a backup, and refuses the backup if its replay would copy something else than the
-    /// server did.
+    /// server did. The databases whose directories the replay copies, each with the database that it copies.
     pub(crate) async fn answer(
         self,
         repository: &Repository,
         record: &BackupRecord,
-    ) -> Result<(), ArchiveError> {
+    ) -> Result<BTreeMap<u32, u32>, ArchiveError> {
         let (start, stop) = (record.start.lsn, record.stop.lsn);
         let announced = record.tablespaces.iter().map(|tablespace| tablespace.oid);
         let label = &record.label;
@@ -86,7 +87,7 @@ impl Question {
                 return Err(found.refusal(&self.databases));
             }
             if search.copied.is_empty() && records.reached() >= self.made_before {
-                return Ok(());
+                return Ok(BTreeMap::new());
             }
         }
         let (records, search) = reading;
@@ -95,7 +96,7 @@ impl Question {
             .map_err(|error| unreadable(label, &error))?;
         match search.finding() {
             Some(found) => Err(found.refusal(&self.databases)),
-            None => Ok(()),
+            None => Ok(search.sources()),
         }
     }
 }
@@ -200,6 +201,13 @@ impl Search {
             Some(Found::Changed(DirectoryCopy { to, from }))
         });
         self.found.or(changed)
+    }
+
+    /// The databases that are copies of others, each with the one that it was copied from.
+    fn sources(&self) -> BTreeMap<u32, u32> {
+        let copies = self.copies.iter();
+        let databases = copies.map(|(to, from)| (to.database, from.database));
+        databases.filter(|(to, from)| to != from).collect()
     }
 }
 
@@ -376,6 +384,21 @@ mod tests {
             dropped([16391, 16400]),
         ];
         assert!(found(&back).is_some(), "moved there and back");
+    }
+
+    #[test]
+    fn what_was_copied_from_another_database_is_noted_while_it_is_there() {
+        let next = [1663, 16401];
+        let moved = copy([[16391, 16402], [1663, 16402]]);
+        let records = [
+            copy([NEW, TEMPLATE]),
+            copy([next, NEW]),
+            copy([[1663, 16403], TEMPLATE]),
+            dropped([1663, 16403]),
+            moved,
+        ];
+        let expected = BTreeMap::from([(16400, 16399), (16401, 16400)]);
+        assert_eq!(searched(&records).sources(), expected);
     }
 
     #[test]

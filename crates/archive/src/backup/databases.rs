@@ -124,6 +124,13 @@ impl Databases {
     }
 }
 
+/// Notes which databases the replay makes as copies, and of which others.
+pub(crate) fn note_sources(records: &mut [DatabaseRecord], sources: &BTreeMap<u32, u32>) {
+    for record in records {
+        record.copied_from = sources.get(&record.oid).copied();
+    }
+}
+
 /// A database that messages call so is not where it was.
 pub(crate) fn moved(shown: &str) -> ArchiveError {
     ArchiveError::Request(format!(
@@ -167,23 +174,25 @@ mod tests {
             (16401, "shop", "5"),
             (16402, "old", "3"),
         ];
-        let records = Databases::of(&before, &after).records();
+        let mut records = Databases::of(&before, &after).records();
+        note_sources(&mut records, &BTreeMap::from([(16403, 16402), (16404, 1)]));
         let expected = [
-            (16400, "shop", true),
-            (16401, "shop", false),
-            (16402, "old", false),
-            (16403, "made", false),
+            (16400, "shop", None, true),
+            (16401, "shop", None, false),
+            (16402, "old", None, false),
+            (16403, "made", Some(16402), false),
         ];
-        let expected = expected.map(|(oid, name, dropped)| DatabaseRecord {
+        let expected = expected.map(|(oid, name, copied_from, dropped)| DatabaseRecord {
             oid,
             name: name.to_owned(),
+            copied_from,
             dropped,
         });
         assert_eq!(records, expected);
         let json = serde_json::to_string(&records[2..]).expect("text");
         assert_eq!(
             json,
-            r#"[{"oid":16402,"name":"old"},{"oid":16403,"name":"made"}]"#
+            r#"[{"oid":16402,"name":"old"},{"oid":16403,"name":"made","copied_from":16402}]"#
         );
     }
 }

@@ -147,17 +147,21 @@ pub struct DatabaseRecord {
     pub oid: u32,
     /// Its name.
     pub name: String,
+    /// The database whose files the replay copies to make it: without them it is not restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied_from: Option<u32>,
     /// Whether it was dropped while the backup ran: no restore has it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dropped: bool,
 }
 
 impl DatabaseRecord {
-    /// One that is there.
+    /// One that is neither dropped nor copied.
     pub(crate) fn new(oid: u32, name: &str) -> DatabaseRecord {
         DatabaseRecord {
             oid,
             name: name.to_owned(),
+            copied_from: None,
             dropped: false,
         }
     }

@@ -3,8 +3,11 @@
 //! A replay needs the files of all databases. So the relation files of those that are left out
 //! are made with their lengths, without content and without taking room; all other files are
 //! restored, so that the database can be dropped.
+//!
+//! The replay makes some databases as copies of others, as it finds these. Such a database is restored with the ones
+//! that it is a copy of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use walzip_pgformat::relation_file::RelationFile;
 
@@ -39,7 +42,8 @@ impl Selection {
         Selection::default()
     }
 
-    /// Those that were asked for by name or OID, and PostgreSQL's; all, where none was.
+    /// Those that were asked for by name or OID, PostgreSQL's, and what these are copied from; all, where none was
+    /// asked for.
     pub(super) fn choose(
         asked: &[String],
         record: &BackupRecord,
@@ -59,6 +63,7 @@ impl Selection {
         for said in asked {
             included.insert(find(said, record, &present)?);
         }
+        add_sources(&mut included, record);
         Ok(Selection {
             included: Some(included),
         })
@@ -76,7 +81,7 @@ impl Selection {
         is_left_out && RelationFile::of_path(name).is_some()
     }
 
-    /// The databases that are left out.
+    /// The databases that are left out, and those that the replay makes as copies of them.
     pub(super) fn left_out(
         &self,
         record: &BackupRecord,
@@ -87,6 +92,17 @@ impl Selection {
         };
         let mut left_out = present(manifest);
         left_out.retain(|oid| !included.contains(oid));
+        let is_empty_copy = |left_out: &BTreeSet<u32>, database: &DatabaseRecord| {
+            let source = database.copied_from;
+            source.is_some_and(|from| left_out.contains(&from)) && !left_out.contains(&database.oid)
+        };
+        while let Some(copy) = record
+            .databases
+            .iter()
+            .find(|database| is_empty_copy(&left_out, database))
+        {
+            left_out.insert(copy.oid);
+        }
         let left_out = left_out.into_iter();
         left_out
             .map(|oid| LeftOutDatabase {
@@ -94,6 +110,28 @@ impl Selection {
                 name: name_of(oid, record).map(str::to_owned),
             })
             .collect()
+    }
+}
+
+/// Adds the databases from which the replay copies one that is restored.
+fn add_sources(included: &mut BTreeSet<u32>, record: &BackupRecord) {
+    let databases = record.databases.iter();
+    let copies = databases.filter_map(|database| Some((database.oid, database.copied_from?)));
+    let copies: BTreeMap<u32, u32> = copies.collect();
+    let shown = |oid| match name_of(oid, record) {
+        Some(name) => format!("\"{}\"", name.escape_debug()),
+        None => format!("the database with the OID {oid}"),
+    };
+    let mut to_look_at: Vec<u32> = included.iter().copied().collect();
+    while let Some(oid) = to_look_at.pop() {
+        if let Some(&from) = copies.get(&oid).filter(|&&from| included.insert(from)) {
+            to_look_at.push(from);
+            let (copy, source) = (shown(oid), shown(from));
+            tracing::warn!(
+                "{copy} was made as a copy of {source} while the backup ran, and the replay copies it once more: \
+                 {source} is restored too"
+            );
+        }
     }
 }
 
@@ -263,6 +301,32 @@ mod tests {
         assert!(by_oid.leaves_out(b"base/16385/1259"));
         let unfinished = refusal("16384", &[(5, "postgres")]);
         assert!(unfinished.contains("has no database 16384"), "{unfinished}");
+    }
+
+    #[test]
+    fn what_a_database_is_a_copy_of_is_restored_with_it() {
+        let (mut record, manifest) = backup(&NAMES);
+        record.databases.push(DatabaseRecord::new(16388, "later"));
+        let oids = [(16384, 5), (16387, 16385), (16388, 16387)];
+        let sources = BTreeMap::from(oids);
+        for database in &mut record.databases {
+            database.copied_from = sources.get(&database.oid).copied();
+        }
+        let choose = |asked: &str| {
+            let chosen = Selection::choose(&[asked.to_owned()], &record, &manifest);
+            let chosen = chosen.expect("a database");
+            let left_out = chosen.left_out(&record, &manifest).into_iter();
+            left_out.map(|left| left.oid).collect::<Vec<u32>>()
+        };
+        assert_eq!(choose("later"), [16384]);
+        // The copies are empty as the database itself is.
+        assert_eq!(choose("shop"), [16385, 16387, 16388]);
+        // One that is not restored may be whole.
+        assert_eq!(choose("16385"), [16384]);
+        record.databases[3].copied_from = Some(16388);
+        record.databases[5].copied_from = Some(16384);
+        let in_circles = Selection::choose(&["shop".to_owned()], &record, &manifest);
+        assert!(in_circles.is_ok());
     }
 
     #[test]

@@ -239,6 +239,45 @@ fn back_up_while(primary: &Server, [kind, method]: [&str; 2], commands: &[String
 }
 
 #[test]
+fn a_copy_that_is_made_meanwhile_is_restored_with_what_it_is_copied_from_13() {
+    a_copy_is_restored_with_what_it_is_copied_from(13, FILES);
+}
+
+#[test]
+fn a_copy_that_is_made_meanwhile_is_restored_with_what_it_is_copied_from_18() {
+    a_copy_is_restored_with_what_it_is_copied_from(18, SERVER);
+}
+
+fn a_copy_is_restored_with_what_it_is_copied_from(major: u32, method: &str) {
+    let Some(site) = Site::new(major) else { return };
+    let primary = primary(&site, &["autovacuum=off"]);
+    create_databases(&primary, ["original", "other"]);
+    let strategy = if major < 15 { "" } else { "STRATEGY file_copy" };
+    let meanwhile = [
+        format!("CREATE DATABASE middle TEMPLATE original {strategy}"),
+        format!("CREATE DATABASE shop TEMPLATE middle {strategy}"),
+    ];
+    let output = back_up_while(&primary, ["full", method], &meanwhile);
+    assert!(output.status.success(), "{}", said(&output));
+    primary.archive_everything();
+    primary.stop();
+
+    let restored = Server::on(&site, "restored");
+    let told = restore_and_drop(&restored, "shop");
+    for (copy, source) in [("shop", "middle"), ("middle", "original")] {
+        let why = format!("\"{copy}\" was made as a copy of \"{source}\"");
+        assert!(told.contains(&why), "{told}");
+    }
+    assert_eq!(
+        databases_of_users(&restored),
+        ["middle", "original", "shop"]
+    );
+    for name in ["shop", "middle"] {
+        assert_eq!(whose(&restored, name), "original");
+    }
+}
+
+#[test]
 fn a_database_is_restored_by_the_name_that_it_has_at_the_end_of_the_backup() {
     let Some(site) = Site::new(15) else { return };
     let primary = primary(&site, &["autovacuum=off"]);
