@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use url::Url;
@@ -107,10 +107,10 @@ impl Location {
     }
 
     /// Whether both lead to the same directory, or to the same part of a bucket or a host, by their texts: a
-    /// disk that does not answer is not asked.
+    /// disk that does not answer is not asked. `..` takes back the part before it, also where that is a link.
     pub fn is_same_place(&self, other: &Location) -> bool {
         match (self, other) {
-            (Location::Local(one), Location::Local(two)) => one.components().eq(two.components()),
+            (Location::Local(one), Location::Local(two)) => straight(one) == straight(two),
             _ => self == other,
         }
     }
@@ -120,7 +120,7 @@ impl Location {
         match (self, other) {
             (Location::Local(one), Location::Local(two)) => {
                 // Where one of them is not there, its text is all there is.
-                let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+                let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| straight(path));
                 real(one) == real(two)
             }
             _ => self == other,
@@ -165,6 +165,20 @@ impl fmt::Display for Location {
             }
         }
     }
+}
+
+/// A path without `.`, `..` and a slash at its end.
+fn straight(path: &Path) -> PathBuf {
+    let mut straight = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            // Of the root, it is the root.
+            Component::ParentDir => drop(straight.pop()),
+            part => straight.push(part),
+        }
+    }
+    straight
 }
 
 fn invalid(location: &str, detail: String) -> RepoError {
@@ -359,6 +373,26 @@ mod tests {
             assert_eq!(location.to_string(), printed);
             assert_eq!(Location::parse(printed).unwrap(), location);
         }
+    }
+
+    #[test]
+    fn the_same_place_is_known_by_its_text() {
+        let place = |text| Location::parse(text).unwrap();
+        for same in [
+            "/x/repo1",
+            "/x/repo1/",
+            "/x/./repo1",
+            "/x/../x/repo1",
+            "/../x/repo1/y/..",
+        ] {
+            assert!(place(same).is_same_place(&place("/x/repo1")), "{same}");
+            assert!(
+                place(same).leads_to_same_place(&place("/x/repo1")),
+                "{same}"
+            );
+        }
+        assert!(place("sftp://host/x/../x/a/").is_same_place(&place("sftp://host/x/a")));
+        assert!(!place("/x/repo1/..").is_same_place(&place("/x/repo1")));
     }
 
     #[test]

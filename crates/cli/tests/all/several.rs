@@ -75,7 +75,7 @@ fn a_push_is_a_success_when_all_have_it() {
 fn one_repository_is_not_two() {
     let sandbox = initialised();
     std::os::unix::fs::symlink(sandbox.path("one"), sandbox.path("link")).expect("made");
-    for same in ["one", "one/", "./one/.", "link"] {
+    for same in ["one", "one/", "./one/.", "two/../one", "link"] {
         let file = format!("repo = \"one\"\nrepo2 = \"two\"\nrepo3 = \"{same}\"\n");
         sandbox.write("walzip.toml", file.as_bytes());
         let push = path_of(NAMES[0]);
