@@ -221,6 +221,15 @@ pub enum RepoError {
         source: Source,
     },
 
+    /// Requests are signed for another region than the bucket's.
+    #[error("{location} cannot be reached: {detail}")]
+    WrongRegion {
+        /// The location.
+        location: String,
+        /// What the store said.
+        detail: String,
+    },
+
     /// The store replaces objects where it was asked to create one.
     #[error(
         "{location} is not safe: it overwrites an object where it was asked not to (If-None-Match)"

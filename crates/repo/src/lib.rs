@@ -30,6 +30,7 @@ pub mod encryption;
 mod error;
 mod interrupted;
 mod json;
+mod last_failure;
 pub mod layout;
 mod local;
 mod location;

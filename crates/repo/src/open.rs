@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::encryption::{EncryptedStore, Epochs, KeyFile, LEN_MAX, Recipient};
 use crate::error::RepoError;
+use crate::last_failure::LastFailure;
 use crate::local::LocalStore;
 use crate::location::Location;
 use crate::patient::PatientStore;
@@ -112,9 +113,10 @@ fn open_inner(
     location: &Location,
     settings: &StoreSettings,
 ) -> Result<Arc<dyn ObjectStore>, RepoError> {
+    let failures = LastFailure::default();
     let store: Arc<dyn ObjectStore> = match location {
         Location::Local(path) => return Ok(Arc::new(LocalStore::new(path))),
-        Location::Bucket(bucket) => remote::open(bucket, settings)?,
+        Location::Bucket(bucket) => remote::open(bucket, settings, &failures)?,
         Location::Sftp(directory) => Arc::new(SftpStore::new(directory, settings)),
     };
     let patience = settings.timeout();
@@ -122,5 +124,6 @@ fn open_inner(
         store,
         location.to_string(),
         patience,
+        failures,
     )))
 }

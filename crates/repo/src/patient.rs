@@ -10,6 +10,8 @@
 //!   an error in any case.
 //! * Each operation has an end, however often and however slowly the other side answers.
 
+mod misunderstood;
+
 use std::error::Error as StdError;
 use std::fmt;
 use std::pin::pin;
@@ -30,7 +32,9 @@ use object_store::{
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
+use self::misunderstood::misunderstood;
 use crate::as_files;
+use crate::last_failure::LastFailure;
 use crate::sftp::SftpError;
 
 /// The pause before the first repetition; each further one is twice as long.
@@ -53,12 +57,19 @@ pub(crate) struct PatientStore {
 }
 
 impl PatientStore {
-    pub(crate) fn new(inner: Arc<dyn ObjectStore>, location: String, patience: Duration) -> Self {
+    /// `failures` has what the client's own repetitions fail of.
+    pub(crate) fn new(
+        inner: Arc<dyn ObjectStore>,
+        location: String,
+        patience: Duration,
+        failures: LastFailure,
+    ) -> Self {
         Self {
             inner,
             delays: Arc::new(Delays {
                 location: location.clone(),
                 reported: Mutex::default(),
+                failures,
             }),
             location,
             patience,
@@ -139,6 +150,7 @@ impl fmt::Debug for PatientStore {
 struct Delays {
     location: String,
     reported: Mutex<Option<Instant>>,
+    failures: LastFailure,
 }
 
 impl Delays {
@@ -180,7 +192,7 @@ impl Deadline {
         let reported_at = self.reported_from.max(Instant::now() + REPORTED_EVERY);
         match timeout_at(reported_at.min(self.end), &mut work).await {
             Ok(outcome) => return outcome,
-            Err(_) => self.report(&"no answer"),
+            Err(_) => self.report(&self.delays.failures.last_or("no answer")),
         }
         match timeout_at(self.end, work).await {
             Ok(outcome) => outcome,
@@ -199,7 +211,7 @@ impl Deadline {
     async fn wait_after(&mut self, error: Error) -> Result<()> {
         match is_transient(&error) {
             true => self.wait(error).await,
-            false => Err(misunderstood(error)),
+            false => Err(misunderstood(error, &self.delays.location)),
         }
     }
 
@@ -230,31 +242,6 @@ fn generic(source: impl StdError + Send + Sync + 'static) -> Error {
     }
 }
 
-/// What a store's answer means where the client takes it for something else: it reads no more than the
-/// status of a request.
-fn misunderstood(error: Error) -> Error {
-    let mut said = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        said.push_str(&source.to_string());
-        next = source.source();
-    }
-    let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    match error {
-        // Every 404 is an object that is not there.
-        Error::NotFound { .. } if says(&NO_BUCKET) => generic(NoBucket),
-        Error::NotFound { path, source } if says(&NO_USER) => {
-            Error::PermissionDenied { path, source }
-        }
-        // Without credentials the client asks a cloud's machine for those of its role.
-        Error::Generic { source, .. } if says(&[MACHINE_ROLE]) => Error::Unauthenticated {
-            path: String::new(),
-            source: Box::new(NoCredentials { source }),
-        },
-        error => error,
-    }
-}
-
 /// Removes objects. Where there are several, one that is not there counts as removed: an earlier attempt may have
 /// removed it.
 fn delete_all<'a>(store: &'a Arc<dyn ObjectStore>, keys: &'a [Path]) -> BoxFuture<'a, Result<()>> {
@@ -273,23 +260,6 @@ fn delete_all<'a>(store: &'a Arc<dyn ObjectStore>, keys: &'a [Path]) -> BoxFutur
         Ok(())
     }
     .boxed()
-}
-
-/// What S3, Azure and GCS say of a bucket or a container that is not there.
-const NO_BUCKET: [&str; 3] = ["NoSuchBucket", "ContainerNotFound", "bucket does not exist"];
-/// What versitygw says of an access key that nobody has.
-const NO_USER: [&str; 1] = ["XAdminUserNotFound"];
-/// Where machines of clouds tell their role's credentials.
-const MACHINE_ROLE: &str = "//169.254.169.254/";
-
-#[derive(Debug, thiserror::Error)]
-#[error("the store has no bucket or container of this name, and walzip makes none")]
-struct NoBucket;
-
-#[derive(Debug, thiserror::Error)]
-#[error("no credentials were given, and a role of this machine has none")]
-struct NoCredentials {
-    source: Box<dyn StdError + Send + Sync>,
 }
 
 /// Whether a create met another one in progress, rather than an object.

@@ -12,9 +12,13 @@ pub(super) fn kind_and_hint(error: &RepoError) -> KindAndHint {
     match error {
         RepoError::NotFound { .. } => (Kind::FileMissing, None),
         RepoError::AlreadyExists { .. } => (Kind::FileExists, None),
-        RepoError::NotARepository { .. } => (
+        RepoError::NotARepository { location } => (
             Kind::RepoInvalid,
-            Some("Is it mounted? \"walzip init\" makes a new repository."),
+            Some(match location.split_once("://") {
+                None => "Is it mounted? \"walzip init\" makes a new repository.",
+                Some(("sftp", _)) => "Is the path right? \"walzip init\" makes a new repository.",
+                Some(_) => "Is the prefix right? \"walzip init\" makes a new repository.",
+            }),
         ),
         RepoError::NotInPlace { .. } => (
             Kind::RepoInvalid,
@@ -108,6 +112,10 @@ pub(super) fn kind_and_hint(error: &RepoError) -> KindAndHint {
         RepoError::StoreSettings { .. } => (
             Kind::OptionInvalid,
             Some("docs/configuration.md lists the settings of each store."),
+        ),
+        RepoError::WrongRegion { .. } => (
+            Kind::OptionInvalid,
+            Some("Set repo-s3-region (AWS_REGION)."),
         ),
         RepoError::Unsafe { .. } => (
             Kind::RepoInvalid,

@@ -18,6 +18,7 @@ const ACCOUNTS: [&str; 2] = ["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUN
 pub(super) fn open(
     container: &str,
     settings: &StoreSettings,
+    connector: Connector,
 ) -> Result<Arc<dyn ObjectStore>, OpenError> {
     let environment = &settings.environment;
     let account = settings.azure_account.as_deref();
@@ -32,7 +33,7 @@ pub(super) fn open(
         .with_account(account)
         .with_container_name(container)
         .with_retry(retries(settings))
-        .with_http_connector(Connector::new(settings.timeout()));
+        .with_http_connector(connector);
     let endpoint = settings.azure_endpoint.as_deref();
     if let Some(endpoint) = endpoint.or_else(|| environment.get("AZURE_STORAGE_ENDPOINT")) {
         let endpoint = endpoint_url(endpoint);

@@ -13,13 +13,14 @@ use crate::store_settings::StoreSettings;
 pub(super) fn open(
     bucket: &str,
     settings: &StoreSettings,
+    connector: Connector,
 ) -> Result<Arc<dyn ObjectStore>, OpenError> {
     let environment = &settings.environment;
     let mut options = client_options(settings)?;
     let mut builder = GoogleCloudStorageBuilder::new()
         .with_bucket_name(bucket)
         .with_retry(retries(settings))
-        .with_http_connector(Connector::new(settings.timeout()));
+        .with_http_connector(connector);
     if let Some(endpoint) = &settings.gcs_endpoint {
         let endpoint = endpoint_url(endpoint);
         options = options.with_allow_http(is_plain_http(&endpoint));

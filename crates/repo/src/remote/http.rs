@@ -3,8 +3,10 @@
 //! A service that takes a connection and then says nothing would otherwise be waited for without
 //! end. What a request may take grows with what it sends; an answer may take as long as it likes
 //! as long as it goes on. What a service says of a failure is shortened to its code and message:
-//! some repeat the credentials that they refuse.
+//! some repeat the credentials that they refuse. What a request fails of is noted for those who wait
+//! while the client repeats it.
 
+use std::error::Error as StdError;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -19,6 +21,8 @@ use object_store::client::{
     HttpResponseBody, HttpService, ReqwestConnector,
 };
 use tokio::time::{Sleep, sleep, timeout};
+
+use crate::last_failure::LastFailure;
 
 /// How long a service may say nothing.
 const IDLE: Duration = Duration::from_secs(20);
@@ -41,14 +45,16 @@ struct Stalled(Duration);
 #[derive(Debug)]
 pub(crate) struct Connector {
     idle: Duration,
+    failures: LastFailure,
 }
 
 impl Connector {
     /// Requests end within the time of the whole operation, or sooner.
-    pub(crate) fn new(operation: Duration) -> Self {
+    pub(crate) fn new(operation: Duration, failures: LastFailure) -> Self {
         Self {
             // There has to be time for another attempt.
             idle: IDLE.min(operation / 3),
+            failures,
         }
     }
 }
@@ -56,8 +62,12 @@ impl Connector {
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let inner = ReqwestConnector::default().connect(options)?;
-        let idle = self.idle;
-        Ok(HttpClient::new(Limited { inner, idle }))
+        let (idle, failures) = (self.idle, self.failures.clone());
+        Ok(HttpClient::new(Limited {
+            inner,
+            idle,
+            failures,
+        }))
     }
 }
 
@@ -65,11 +75,12 @@ impl HttpConnector for Connector {
 struct Limited {
     inner: HttpClient,
     idle: Duration,
+    failures: LastFailure,
 }
 
-#[async_trait]
-impl HttpService for Limited {
-    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+impl Limited {
+    /// The answer, of which a refusal is shortened.
+    async fn answer(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let seconds = request.body().content_length() as u64 / SENT_BYTES_PER_SECOND;
         let limit = self.idle + Duration::from_secs(seconds);
         let answer = timeout(limit, self.inner.execute(request)).await;
@@ -86,6 +97,38 @@ impl HttpService for Limited {
             return Ok(HttpResponse::from_parts(parts, refusal.into()));
         }
         Ok(HttpResponse::from_parts(parts, body))
+    }
+}
+
+#[async_trait]
+impl HttpService for Limited {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let uri = request.uri();
+        let host = uri.authority().map_or("", |authority| authority.as_str());
+        let host = format!("{}://{host}", uri.scheme_str().unwrap_or("https"));
+        let answer = self.answer(request).await;
+        self.failures.note(match &answer {
+            Err(error) => Some(format!("cannot reach {host}: {}", causes(error))),
+            Ok(answer) if answer.status().is_server_error() => {
+                Some(format!("{host} answers {}", answer.status()))
+            }
+            Ok(_) => None,
+        });
+        answer
+    }
+}
+
+/// What a request failed of, without what says no more than that it failed.
+fn causes(error: &HttpError) -> String {
+    let says_more = |text: &String| {
+        !text.starts_with("error sending request") && !text.starts_with("client error (")
+    };
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    let mut causes: Vec<String> = causes.map(ToString::to_string).filter(says_more).collect();
+    causes.dedup();
+    match causes.is_empty() {
+        true => error.to_string(),
+        false => causes.join(": "),
     }
 }
 
@@ -147,12 +190,13 @@ async fn read_refusal(body: HttpResponseBody) -> String {
 fn shorten(refusal: &str) -> String {
     let element = |name: &str| {
         let (_, rest) = refusal.split_once(&format!("<{name}>"))?;
-        rest.split_once(&format!("</{name}>")).map(|(text, _)| text)
+        let (text, _) = rest.split_once(&format!("</{name}>"))?;
+        Some(unescaped(text))
     };
     let member = |name: &str| {
         let (_, rest) = refusal.split_once(&format!("\"{name}\""))?;
         let rest = rest.trim_start().strip_prefix(':')?.trim_start();
-        rest.strip_prefix('"')?.split('"').next()
+        rest.strip_prefix('"')?.split('"').next().map(str::to_owned)
     };
     let code = element("Code")
         .or_else(|| member("error"))
@@ -160,10 +204,10 @@ fn shorten(refusal: &str) -> String {
     let message = element("Message")
         .or_else(|| member("error_description"))
         .or_else(|| member("message"));
-    let said: Vec<&str> = code.into_iter().chain(message).collect();
+    let said = code.into_iter().chain(message);
     let printable = |c: &char| !c.is_control();
-    let first_line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-    let said: Vec<String> = said.into_iter().map(first_line).collect();
+    let first_line = |text: String| text.lines().next().unwrap_or_default().to_owned();
+    let said: Vec<String> = said.map(first_line).collect();
     said.join(": ")
         .chars()
         .filter(printable)
@@ -171,9 +215,74 @@ fn shorten(refusal: &str) -> String {
         .collect()
 }
 
+/// A text of XML without its entities, as far as services use them. The ampersand comes last: it may be part of
+/// what was escaped.
+fn unescaped(text: &str) -> String {
+    let entities = [
+        ("&#34;", "\""),
+        ("&quot;", "\""),
+        ("&#39;", "'"),
+        ("&apos;", "'"),
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&#38;", "&"),
+        ("&amp;", "&"),
+    ];
+    entities
+        .into_iter()
+        .fold(text.to_owned(), |text, (entity, of)| {
+            text.replace(entity, of)
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Layer(&'static str, #[source] Option<Box<Layer>>);
+
+    #[tokio::test]
+    async fn what_a_request_fails_of_is_noted_with_the_host() {
+        super::super::choose_cryptography();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        drop(listener);
+        let failures = LastFailure::default();
+        let connector = Connector::new(Duration::from_secs(60), failures.clone());
+        let client = connector.connect(&ClientOptions::new().with_allow_http(true));
+        let mut request = HttpRequest::new(Bytes::new().into());
+        let uri = format!("http://{address}/bucket?signature=SECRET").parse();
+        *request.uri_mut() = uri.expect("a URI");
+        let refused = client.expect("a client").execute(request).await;
+        assert!(refused.is_err());
+        let said = failures.last_or("no answer");
+        let expected = format!("cannot reach http://{address}: ");
+        assert!(
+            said.starts_with(&expected) && said.contains("refused"),
+            "{said}"
+        );
+        assert!(!said.contains("SECRET"), "{said}");
+    }
+
+    #[test]
+    fn a_failure_is_told_by_its_causes() {
+        let lookup = Layer("failed to lookup address information", None);
+        let dns = Layer("dns error", Some(Box::new(lookup)));
+        let connect = Layer("client error (Connect)", Some(Box::new(dns)));
+        let request = Layer("error sending request", Some(Box::new(connect)));
+        let error = HttpError::new(HttpErrorKind::Connect, request);
+        assert_eq!(
+            causes(&error),
+            "dns error: failed to lookup address information"
+        );
+        let error = HttpError::new(HttpErrorKind::Timeout, NoAnswer(Duration::from_secs(20)));
+        assert_eq!(
+            causes(&error),
+            "the service did not answer within 20 seconds"
+        );
+    }
 
     #[test]
     fn a_refusal_is_its_code_and_message() {
@@ -184,5 +293,7 @@ mod tests {
         assert_eq!(shorten(json), "invalid_grant: too old");
         assert_eq!(shorten("<html>SECRET</html>"), "");
         assert_eq!(shorten("<Code>a\nSECRET</Code>"), "a");
+        let escaped = "<Message>the region &#39;a&#39; is wrong; &quot;b&#34; &amp;lt;</Message>";
+        assert_eq!(shorten(escaped), "the region 'a' is wrong; \"b\" &lt;");
     }
 }

@@ -16,7 +16,9 @@ use object_store::{
     prefix::PrefixStore,
 };
 
+use self::http::Connector;
 use crate::error::RepoError;
+use crate::last_failure::LastFailure;
 use crate::location::Location;
 use crate::location::{BucketLocation, Service};
 use crate::store_settings::StoreSettings;
@@ -24,16 +26,18 @@ use crate::store_settings::StoreSettings;
 /// How long a connection may take to come about.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Makes the client of a bucket. Nothing is requested yet.
+/// Makes the client of a bucket. Nothing is requested yet. `failures` gets what requests fail of.
 pub(crate) fn open(
     location: &BucketLocation,
     settings: &StoreSettings,
+    failures: &LastFailure,
 ) -> Result<Arc<dyn ObjectStore>, RepoError> {
     choose_cryptography();
+    let connector = Connector::new(settings.timeout(), failures.clone());
     let store = match location.service {
-        Service::S3 => s3::open(&location.bucket, settings),
-        Service::Gcs => gcs::open(&location.bucket, settings),
-        Service::Azure => azure::open(&location.bucket, settings),
+        Service::S3 => s3::open(&location.bucket, settings, connector),
+        Service::Gcs => gcs::open(&location.bucket, settings, connector),
+        Service::Azure => azure::open(&location.bucket, settings, connector),
     };
     let store = store.map_err(|error| error.at(location))?;
     if location.prefix.is_empty() {

@@ -49,6 +49,7 @@ const OF_WEB_IDENTITY: [(&str, AmazonS3ConfigKey); 4] = [
 pub(super) fn open(
     bucket: &str,
     settings: &StoreSettings,
+    connector: Connector,
 ) -> Result<Arc<dyn ObjectStore>, OpenError> {
     let environment = &settings.environment;
     let profile = Profile::read(settings)?;
@@ -62,7 +63,7 @@ pub(super) fn open(
         .with_region(region.unwrap_or("us-east-1"))
         .with_conditional_put(S3ConditionalPut::ETagMatch)
         .with_retry(retries(settings))
-        .with_http_connector(Connector::new(settings.timeout()));
+        .with_http_connector(connector);
     let endpoint = settings.s3_endpoint.as_deref();
     let endpoint = endpoint
         .or_else(|| environment.any(&ENDPOINTS))
