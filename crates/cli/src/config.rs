@@ -7,6 +7,8 @@
 //! Of the keys of a repository, `repo` and `repo-...`, each repository has its own: those of the
 //! second one are `repo2` and `repo2-...`. One number is all that they have in common.
 
+mod mistakes;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use walzip_repo::UriStyle;
 
+use self::mistakes::{in_words, not_a_boolean, section, unknown_key};
 use crate::duration::duration;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
@@ -127,11 +130,13 @@ impl Config {
         }
     }
 
-    fn parse(text: &str) -> Result<Config, CommandError> {
+    pub(crate) fn parse(text: &str) -> Result<Config, CommandError> {
         let invalid = |error: toml::de::Error| match error.span() {
             Some(span) => {
-                let line = 1 + text[..span.start].matches('\n').count();
-                CommandError::new(Kind::Config, in_words(&error)).at(format_args!("line {line}"))
+                let line = text[..span.start].matches('\n').count();
+                let written = text.lines().nth(line).unwrap_or_default();
+                let message = not_a_boolean(written).unwrap_or_else(|| in_words(&error));
+                CommandError::new(Kind::Config, message).at(format_args!("line {}", line + 1))
             }
             None => CommandError::new(Kind::Config, in_words(&error)),
         };
@@ -140,6 +145,9 @@ impl Config {
         let mut first = toml::Table::new();
         let mut further: BTreeMap<u16, toml::Table> = BTreeMap::new();
         for (key, value) in table {
+            if value.is_table() {
+                return Err(section(&key));
+            }
             let (number, setting) = numbered(&key).unwrap_or((1, key.clone()));
             is_renamed |= setting != key;
             if !SETTINGS.contains(&setting.as_str()) {
@@ -314,27 +322,6 @@ fn numbered(key: &str) -> Option<(u16, String)> {
     match rest {
         "-level" => Some((number, "level".to_owned())),
         _ => Some((number, format!("repo{rest}"))),
-    }
-}
-
-/// An error of the parser, which names Rust's types.
-fn in_words(error: &toml::de::Error) -> String {
-    let mut message = error.message().to_owned();
-    for number in ["u8", "u16", "u32", "u64"] {
-        let expected = format!("expected {number}");
-        message = message.replace(&expected, "expected a whole number, without quotes");
-    }
-    message
-}
-
-fn unknown_key(key: &str) -> CommandError {
-    let error = CommandError::new(Kind::Config, format_args!("unknown key \"{key}\""));
-    // A flag's name, which is shorter.
-    let flag = format!("-{key}");
-    let longer = SETTINGS.iter().find(|name| name.ends_with(&flag)).copied();
-    match nearest(key, SETTINGS).or(longer) {
-        Some(name) => error.hint(format_args!("Did you mean \"{name}\"?")),
-        None => error.hint(format_args!("The keys are {}.", SETTINGS.join(", "))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What pgBackRest, WAL-G and Barman call a command or an option, and how that is done here.
+//! What pgBackRest, WAL-G and Barman call a command, an option or a key, and how that is done here.
 
 /// Commands of other programs.
 const COMMANDS: &[(&str, &str)] = &[
@@ -18,6 +18,14 @@ const COMMANDS: &[(&str, &str)] = &[
     (
         "stanza-upgrade",
         "\"walzip upgrade\" registers what pg_upgrade made.",
+    ),
+    (
+        "start",
+        "Nothing has to be allowed again: archiving runs as long as archive_command is set.",
+    ),
+    (
+        "stop",
+        "Nothing has to be stopped: commands run side by side. Stop the timers and \"walzip serve\" as services.",
     ),
     (
         "switch-wal",
@@ -47,6 +55,8 @@ const OPTIONS: &[(&str, &str)] = &[
         "Write other settings into the postgresql.auto.conf of the restored cluster.",
     ),
     ("--repo1-path", "--repo names the repository."),
+    ("--repo1-retention-full", KEPT_BACKUPS),
+    ("--repo1-retention-full-type", KEPT_TIME),
     ("--set", "--backup names a backup."),
     (
         "--stanza",
@@ -71,6 +81,84 @@ const OPTIONS: &[(&str, &str)] = &[
     ),
 ];
 
+const KEPT_BACKUPS: &str = "The key \"repo-retention-full\" says how many full backups stay; so does the flag of \
+     \"walzip expire\".";
+const KEPT_TIME: &str =
+    "The key \"repo-retention-window\" says for how long back every moment stays, such as \"14d\".";
+
+const CREDENTIALS: &str = "Credentials are in variables, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or in a profile of Amazon's programs.";
+
+/// Keys of other programs' configuration files, without numbers.
+const KEYS: &[(&str, &str)] = &[
+    (
+        "archive-timeout",
+        "\"walzip check\" and \"walzip backup\" have the flag --archive-timeout.",
+    ),
+    (
+        "compress-level",
+        "The key \"level\" says how hard it compresses, from 1 to 9.",
+    ),
+    (
+        "compress-type",
+        "The key \"level\" says how hard it compresses, from 1 to 9.",
+    ),
+    ("log-level-console", "-v says more, -q less."),
+    (
+        "pg-database",
+        "The key \"dbname\" names the database to connect to.",
+    ),
+    (
+        "pg-host",
+        "The key \"host\" names the server; walzip runs where the repository is reached from.",
+    ),
+    ("pg-path", "The key \"pgdata\" names the data directory."),
+    ("pg-port", "The key \"port\" is the server's port."),
+    (
+        "pg-socket-path",
+        "The key \"host\" names the directory of the socket.",
+    ),
+    ("pg-user", "The key \"user\" names the user to connect as."),
+    (
+        "repo-cipher-pass",
+        "\"walzip key init\" makes a key file, which the key \"repo-key-file\" names.",
+    ),
+    (
+        "repo-cipher-type",
+        "\"walzip key init\" makes a key file, which the key \"repo-key-file\" names.",
+    ),
+    (
+        "repo-path",
+        "The key \"repo\" names the repository: a path or a URL.",
+    ),
+    (
+        "repo-retention-archive",
+        "WAL stays for the backups that the key \"repo-retention-full\" keeps.",
+    ),
+    (
+        "repo-retention-diff",
+        "The key \"repo-retention-full\" keeps full backups, and all backups after them.",
+    ),
+    ("repo-retention-full-type", KEPT_TIME),
+    (
+        "repo-s3-bucket",
+        "The key \"repo\" names the bucket: s3://BUCKET/PREFIX.",
+    ),
+    ("repo-s3-key", CREDENTIALS),
+    ("repo-s3-key-secret", CREDENTIALS),
+    (
+        "repo-type",
+        "The key \"repo\" names the repository: a path, or a URL such as s3://BUCKET/PREFIX.",
+    ),
+    (
+        "stanza",
+        "A repository is for one cluster, and has no stanzas.",
+    ),
+    (
+        "start-fast",
+        "The checkpoint of a backup is always a fast one.",
+    ),
+];
+
 /// How a command is called here that has this name elsewhere.
 pub fn command(name: &str) -> Option<&'static str> {
     find(COMMANDS, name)
@@ -79,6 +167,23 @@ pub fn command(name: &str) -> Option<&'static str> {
 /// How an option is called here that has this name elsewhere.
 pub fn option(name: &str) -> Option<&'static str> {
     find(OPTIONS, name)
+}
+
+/// What to write in place of a key of another program's configuration file.
+pub fn key(name: &str) -> Option<&'static str> {
+    find(KEYS, &without_number(name))
+}
+
+/// pgBackRest numbers repositories and clusters: `repo1-path`, `pg1-path`.
+fn without_number(name: &str) -> String {
+    let numbered = ["repo", "pg"].into_iter().find_map(|group| {
+        let rest = name.strip_prefix(group)?;
+        Some(format!(
+            "{group}{}",
+            rest.trim_start_matches(|c: char| c.is_ascii_digit())
+        ))
+    });
+    numbered.unwrap_or_else(|| name.to_owned())
 }
 
 fn find(words: &[(&'static str, &'static str)], name: &str) -> Option<&'static str> {

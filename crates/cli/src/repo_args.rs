@@ -209,6 +209,7 @@ impl RepoArgs {
         timeout: Option<Duration>,
     ) -> Result<Vec<Place>, CommandError> {
         match &self.repo {
+            Some(text) if text.is_empty() => Err(empty_name()),
             Some(text) if is_number(text) => Ok(vec![self.numbered(text, config, timeout)?]),
             Some(text) => Ok(vec![self.named(text, config, timeout)?]),
             None => self.configured(config, timeout),
@@ -262,7 +263,7 @@ impl RepoArgs {
         let is_there = |number: &u16| {
             let own = config.of_repository(*number).ok();
             let place = own.and_then(|own| Location::parse(&own.repo?).ok());
-            place.as_ref() == Some(&location)
+            place.is_some_and(|place| place.is_same_place(&location))
         };
         let mut there = numbers.iter().copied().filter(is_there);
         let config = match (there.next(), there.next()) {
@@ -322,6 +323,17 @@ impl RepoArgs {
             named_in: Some(given.unwrap_or(ConfigFile::Usual)),
             ..place
         }
+    }
+}
+
+/// A repository is named by nothing.
+fn empty_name() -> CommandError {
+    let is_variable = std::env::var_os("WALZIP_REPO").is_some_and(|value| value.is_empty());
+    match is_variable {
+        true => CommandError::new(Kind::OptionInvalid, "the variable WALZIP_REPO is empty")
+            .hint("Unset it, or let it name the repository: a path or a URL."),
+        false => CommandError::new(Kind::OptionInvalid, "--repo is empty")
+            .hint("It names the repository: a path or a URL."),
     }
 }
 

@@ -77,3 +77,17 @@ fn a_misspelt_variable_is_pointed_out() {
     let complaint = String::from_utf8(output.expect("walzip starts").stderr).expect("UTF-8");
     insta::assert_snapshot!(complaint);
 }
+
+#[test]
+fn a_variable_that_is_empty_is_named() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command();
+    command.env("WALZIP_REPO", "");
+    let output = command.arg("info").output().expect("walzip starts");
+    let complaint = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(31), "{complaint}");
+    assert!(
+        complaint.contains("the variable WALZIP_REPO is empty"),
+        "{complaint}"
+    );
+}

@@ -52,6 +52,12 @@ fn the_words_of_other_programs_are_answered_with_ours() {
         (&["wal-push", "x"], "\"walzip archive-push\""),
         (&["backup-fetch"], "\"walzip restore\""),
         (&["delete"], "\"walzip expire\""),
+        (&["stop"], "Nothing has to be stopped"),
+        (&["start"], "archive_command is set"),
+        (
+            &["expire", "--repo1-retention-full=2"],
+            "\"repo-retention-full\"",
+        ),
         (&["archive-push", "--stanza=main", "x"], "no stanzas"),
         (&["restore", "--set", "x"], "--backup names"),
         (&["restore", "--type=time"], "--target-time"),
