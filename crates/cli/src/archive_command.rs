@@ -45,7 +45,7 @@ impl Destination {
                 config: Some(file), ..
             }) => in_file(&file, repository),
             Some(_) => Destination::Unclear(format!(
-                "the server takes it from its WALZIP_REPO, or from {DEFAULT_PATH}"
+                "the server takes it from its WALZIP_REPO, or from the file of its WALZIP_CONFIG, or {DEFAULT_PATH}"
             )),
         }
     }
@@ -97,7 +97,7 @@ fn is_same(one: &Location, other: &Location) -> bool {
         Location::Local(path) => path.canonicalize().ok(),
         _ => None,
     };
-    one == other || resolved(one).is_some_and(|path| resolved(other) == Some(path))
+    one.is_same_place(other) || resolved(one).is_some_and(|path| resolved(other) == Some(path))
 }
 
 /// The setting that archives, as it stands in `postgresql.conf`.
@@ -166,6 +166,22 @@ pub fn explain(error: ArchiveError, repository: &Place) -> CommandError {
             missing(head, failure, State::Unacknowledged, &archiver, repository)
         }
         error => error.into(),
+    }
+}
+
+/// Whether a failure is of a segment that does not arrive, though nothing says that the server archives elsewhere.
+pub fn is_late(error: &ArchiveError, repository: &Place) -> bool {
+    match error {
+        ArchiveError::NotArchived {
+            by_primary: false,
+            archiver: Some(archiver),
+            ..
+        } => matches!(
+            Destination::of(archiver, repository),
+            Destination::Here | Destination::Unclear(_)
+        ),
+        ArchiveError::NotArchived { by_primary, .. } => !by_primary,
+        _ => false,
     }
 }
 
@@ -255,7 +271,8 @@ fn way_out(
         ),
         Destination::OtherProgram | Destination::Library if matches!(state, State::Failing) => {
             format!(
-                "The server has {setting}, which fails: PostgreSQL keeps its WAL meanwhile. Set {own} and reload it."
+                "The server has {setting}.{} PostgreSQL keeps its WAL meanwhile. Set {own} and reload it.",
+                last_failure(archiver)
             )
         }
         Destination::OtherProgram | Destination::Library => format!(
@@ -281,6 +298,17 @@ fn way_out(
             ),
         },
     }
+}
+
+/// When something failed, where that is known. The setting may have been changed since.
+fn last_failure(archiver: &Archiver) -> String {
+    let failed = archiver.failed.as_ref();
+    failed.map_or_else(String::new, |failed| {
+        format!(
+            " The last failure was at {}, and may have been of an earlier command.",
+            failed.time
+        )
+    })
 }
 
 /// What is wrong with walzip's own command, wherever it leads.
@@ -343,6 +371,8 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jiff::Timestamp;
+    use walzip_archive::Attempt;
 
     fn destination(command: &str, repository: &Path) -> Destination {
         let archiver = Archiver {
@@ -351,6 +381,32 @@ mod tests {
         };
         let location = repository.to_str().expect("UTF-8");
         Destination::of(&archiver, &Location::parse(location).expect("a path"))
+    }
+
+    #[test]
+    fn a_failure_is_not_said_to_be_of_the_command_that_is_set_now() {
+        let wal = "000000010000000000000005".to_owned();
+        let archiver = Archiver {
+            command: "/bin/true".to_owned(),
+            failed: Some(Attempt {
+                wal,
+                time: Timestamp::UNIX_EPOCH,
+            }),
+            ..Archiver::default()
+        };
+        let place = Place::named("/r").expect("a path");
+        let hint = way_out(
+            &Destination::OtherProgram,
+            State::Failing,
+            &archiver,
+            &place,
+        );
+        assert!(hint.contains("1970-01-01T00:00:00Z"), "{hint}");
+        assert!(
+            hint.contains("may have been of an earlier command"),
+            "{hint}"
+        );
+        assert!(!hint.contains("which fails"), "{hint}");
     }
 
     #[test]

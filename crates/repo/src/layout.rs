@@ -104,6 +104,11 @@ pub(crate) fn wal_mark_key(cluster: ClusterIdentity) -> String {
     format!("{}/{CLUSTER_JSON}", wal_prefix(cluster))
 }
 
+/// The key of what is put among a cluster's WAL to try whether that can be written. It is no WAL object either.
+pub(crate) fn wal_probe_key(cluster: ClusterIdentity) -> String {
+    format!("{}/{PROBE}", wal_prefix(cluster))
+}
+
 /// The key of the mark of a cluster of which WAL is in packs.
 pub(crate) fn packed_mark_key(cluster: ClusterIdentity) -> String {
     format!("{}/{PACKED_JSON}", wal_prefix(cluster))

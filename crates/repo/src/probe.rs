@@ -1,4 +1,4 @@
-//! Whether a store keeps its promise that a name is given once.
+//! Whether a store keeps its promise that a name is given once, and whether it can be written.
 //!
 //! A server that passes over the condition of a put replaces an object and reports success: two
 //! clusters would overwrite each other's WAL without a word. So it is tried before anything is
@@ -6,11 +6,16 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, PutMode, PutOptions};
 
 use crate::error::RepoError;
-use crate::layout::PROBE;
+use crate::layout::{self, PROBE};
+use crate::repository::Repository;
+
+/// What is put to try whether there is room. A disk that is full may have room for a few bytes.
+const TRIED_BYTES: usize = 1 << 20;
 
 /// Refuses a store on which a put replaces an object that exists.
 ///
@@ -31,4 +36,30 @@ pub async fn probe_store(store: &Arc<dyn ObjectStore>) -> Result<(), RepoError> 
     Err(RepoError::Unsafe {
         location: store.to_string(),
     })
+}
+
+impl Repository {
+    /// Puts an object among the cluster's WAL, and removes it again: where nothing can be archived, this fails of the
+    /// same.
+    ///
+    /// No listing takes it for WAL. One that a process left behind that was killed is removed by the next.
+    pub async fn try_writing(&self) -> Result<(), RepoError> {
+        self.check_wal().await?;
+        let key = layout::wal_probe_key(self.cluster());
+        let content = Bytes::from(vec![0; TRIED_BYTES]);
+        let mut put = self.create(&key, content.clone()).await;
+        if matches!(put, Err(RepoError::AlreadyExists { .. })) && self.remove(&key).await.is_ok() {
+            put = self.create(&key, content).await;
+        }
+        match put {
+            // Somebody has put it: another one that tries, or one before who may not remove it.
+            Err(RepoError::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => {
+                // Archiving needs no right to remove.
+                let _ = self.remove(&key).await;
+                Ok(())
+            }
+        }
+    }
 }

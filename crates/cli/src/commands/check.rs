@@ -3,13 +3,15 @@
 use std::io::Write;
 use std::time::Duration;
 
-use walzip_archive::SegmentRange;
 use walzip_archive::check::{Arrival, Checked, MissingWal, check};
 use walzip_archive::replication::ConnectionSettings;
-use walzip_repo::{Location, probe_store};
+use walzip_archive::{ArchiveError, SegmentRange};
+use walzip_repo::{Location, Repository, probe_store};
 
+use super::expire;
 use crate::archive_command::{self, Destination, Setting};
 use crate::competing_timelines;
+use crate::config::Config;
 use crate::connection_args::ConnectionArgs;
 use crate::duration::SECONDS_MAX;
 use crate::each_repository::each;
@@ -22,11 +24,11 @@ use crate::runtime;
 ///
 /// Asks the server which cluster it is, forces a WAL switch and waits until the segment is in
 /// the repository. Says how long that took and whether archive_command or "walzip receive" did it or,
-/// when the segment does not come, what the server's settings and its archiver say of the reason. Where
-/// something else has brought it, such as "walzip serve", the server's own archiver has to succeed too. It
-/// fails as well where WAL is missing after the newest backup, which no restore gets past, and where another server has
-/// archived as this cluster, so that a restore asks which is meant. On a standby, where
-/// no switch can be forced, only the cluster is compared. Without --repo, all repositories of the
+/// when the segment does not come, what the server's settings and its archiver say of the reason, and whether
+/// the repository can be written. Where something else has brought it, such as "walzip serve", the server's own
+/// archiver has to succeed too. It fails as well where WAL is missing after the newest backup, which no restore
+/// gets past, and where another server has archived as this cluster, so that a restore asks which is meant. On a
+/// standby, where no switch can be forced, only the cluster is compared. Without --repo, all repositories of the
 /// configuration file are checked.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -54,6 +56,7 @@ pub fn run(args: CheckArgs) -> Result<(), CommandError> {
     config.check_values()?;
     let places = args.repo.places(&config, None)?;
     repo_args::refuse_the_same(&places, Location::leads_to_same_place)?;
+    refuse_expiry_without_retention(&config)?;
     let settings = args.connection.settings(&config)?;
     let timeout = Duration::from_secs(args.archive_timeout);
     each(&places, |place| check_one(place, &settings, timeout))
@@ -75,8 +78,10 @@ fn check_one(
         if !location.is_local() {
             probe_store(repository.store()).await?;
         }
-        let checked = check(&repository, settings, timeout).await;
-        checked.map_err(|error| archive_command::explain(error, location))
+        match check(&repository, settings, timeout).await {
+            Ok(checked) => Ok(checked),
+            Err(error) => Err(explain(error, &repository, location).await),
+        }
     })?;
     let mut out = std::io::stdout();
     match &arrival {
@@ -99,6 +104,44 @@ fn check_one(
             ))
         }
         None => Ok(()),
+    }
+}
+
+/// With such a file, `serve` does not start.
+fn refuse_expiry_without_retention(config: &Config) -> Result<(), CommandError> {
+    if config.expire_every.is_none() {
+        return Ok(());
+    }
+    // Where the file names none, its keys are those of the one that a variable names.
+    let numbers = std::iter::once(1).chain(config.repositories());
+    for number in numbers {
+        if expire::has_retention(&config.of_repository(number)?) {
+            return Ok(());
+        }
+    }
+    Err(expire::no_retention_to_serve())
+}
+
+/// Why a check failed. Where a segment does not arrive, it is tried whether anything can be put there: the server's
+/// command would fail of the same.
+async fn explain(error: ArchiveError, repository: &Repository, location: &Place) -> CommandError {
+    let is_late = archive_command::is_late(&error, location);
+    let explained = archive_command::explain(error, location);
+    if !is_late {
+        return explained;
+    }
+    match repository.try_writing().await {
+        Ok(()) => explained,
+        Err(error) => {
+            let cause = CommandError::from(error);
+            let message = format!(
+                "{}; this command cannot write there either: {}",
+                explained.message(),
+                cause.message()
+            );
+            let hint = cause.hint_text().or(explained.hint_text());
+            CommandError::new(explained.kind(), message).hint(hint.unwrap_or_default())
+        }
     }
 }
 
@@ -171,4 +214,31 @@ fn report(out: &mut impl Write, arrival: &Arrival, location: &Location) -> std::
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_serve_would_not_start_with_is_refused() {
+        let refused = |text: &str| {
+            let config = Config::parse(text).expect("valid");
+            let refused = refuse_expiry_without_retention(&config).err();
+            refused.map(|error| error.kind())
+        };
+        let without = "repo = \"/r\"\nexpire-every = \"1d\"\n";
+        assert_eq!(refused(without), Some(Kind::OptionRequired));
+        assert_eq!(
+            refused("expire-every = \"1d\"\n"),
+            Some(Kind::OptionRequired)
+        );
+        assert_eq!(refused("repo = \"/r\"\n"), None);
+        for retention in [
+            "repo-retention-full = 2",
+            "repo2 = \"/s\"\nrepo2-retention-window = \"14d\"",
+        ] {
+            assert_eq!(refused(&format!("{without}{retention}\n")), None);
+        }
+    }
 }

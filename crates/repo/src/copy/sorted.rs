@@ -51,6 +51,7 @@ impl Sorted {
                 {
                     sorted.marks.push(meta);
                 }
+                WAL_PREFIX if rest.split_once('/').is_some_and(|(_, of)| of == PROBE) => {}
                 WAL_PREFIX | ASIDE_PREFIX if key.ends_with(HISTORY_SUFFIX) => {
                     sorted.histories.push(meta);
                 }

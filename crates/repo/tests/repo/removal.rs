@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use object_store::ObjectStore;
+use object_store::{ObjectStore, ObjectStoreExt};
 use walzip_repo::browse::{self, Meaning, meaning};
 use walzip_repo::testing::memory_store;
 use walzip_repo::{BackupLabel, Interrupted, LocalStore, RepoError, Repository};
@@ -187,4 +187,38 @@ fn keys_say_what_their_objects_are() {
     ] {
         assert_eq!(meaning(&key), expected, "{key}");
     }
+}
+
+/// It leaves nothing, and what another one has left is no reason to fail.
+#[tokio::test]
+async fn a_repository_that_can_be_written_is_as_it_was_after_that_was_tried() {
+    let store = memory_store();
+    let repository = new_repository(Arc::clone(&store)).await;
+    let before = keys(&store).await;
+    repository.try_writing().await.unwrap();
+    assert_eq!(keys(&store).await, before);
+    let left = format!("wal/{}/probe", CLUSTER.name());
+    store
+        .put(
+            &object_store::path::Path::from(left.as_str()),
+            "left".into(),
+        )
+        .await
+        .unwrap();
+    assert_eq!(repository.list_wal().await.unwrap(), []);
+    repository.try_writing().await.unwrap();
+    assert_eq!(keys(&store).await, before);
+}
+
+#[tokio::test]
+async fn what_keeps_a_repository_from_being_written_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let store: Arc<dyn ObjectStore> = Arc::new(LocalStore::new(directory.path().join("r")));
+    let repository = new_repository(Arc::clone(&store)).await;
+    std::fs::remove_dir_all(directory.path().join("r/wal")).unwrap();
+    let refused = repository.try_writing().await;
+    assert!(
+        matches!(refused, Err(RepoError::NotInPlace { .. })),
+        "{refused:?}"
+    );
 }
