@@ -35,7 +35,10 @@ pub async fn backup_get<W: Write + Send + 'static>(
     output: W,
 ) -> Result<(GotFile, W), ArchiveError> {
     let record = &match label {
-        Some(label) => BackupRecord::read(repository, label).await?,
+        Some(label) => {
+            let record = BackupRecord::read(repository, label).await;
+            record.map_err(|error| error.of_named_backup(label))?
+        }
         None => newest(repository).await?,
     };
     let label: &BackupLabel = &record.label.parse()?;

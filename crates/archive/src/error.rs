@@ -1,12 +1,13 @@
 //! Errors, told apart by what the caller can do about them.
 
+mod made_of;
 mod occupied_directory;
 pub(crate) mod other_branch;
 mod shown;
 pub(crate) mod time_error;
 
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use walzip_codec::{DecodeError, EncodeError};
@@ -21,7 +22,6 @@ use crate::error::time_error::TimeError;
 use crate::server::archiver::Archiver;
 use crate::server::replication::ServerError;
 use crate::server::tablespace_record::TablespaceRecord;
-use crate::wal::content::ContentError;
 use crate::wal::wal_end::{WalEnd, shown};
 
 pub use occupied_directory::OccupiedDirectory;
@@ -275,6 +275,24 @@ pub enum ArchiveError {
     #[error("no backup to restore: {0}")]
     NoBackup(String),
 
+    /// A backup that was named is not there.
+    #[error("there is no backup {0}")]
+    NoSuchBackup(BackupLabel),
+
+    /// The target lies before the end of every backup.
+    #[error(
+        "no backup to restore: all ended after the target, {target}; the earliest moment that can be restored is \
+         {earliest} (backup {label})"
+    )]
+    TooEarly {
+        /// The target.
+        target: Timestamp,
+        /// When the first backup ended.
+        earliest: Timestamp,
+        /// Which that is.
+        label: String,
+    },
+
     /// Two timelines were written to at the same time: two clusters, and which of them is meant is
     /// for people to say.
     #[error("timeline {timeline}{} is not the only one that went on{}", born_at(.born), went_on(.others))]
@@ -417,6 +435,8 @@ pub enum ArchiveError {
     WalNotArchived {
         /// The files in `pg_wal`.
         files: Vec<PathBuf>,
+        /// Whether the directory is one that was restored, and does not archive.
+        is_copy: bool,
     },
 
     /// What is archived under the name of a file that is pushed is damaged.
@@ -513,79 +533,4 @@ pub enum ArchiveError {
     /// The server failed.
     #[error(transparent)]
     Server(#[from] ServerError),
-}
-
-impl ArchiveError {
-    pub(crate) fn file(action: &'static str, path: &Path, source: io::Error) -> ArchiveError {
-        ArchiveError::File {
-            action,
-            path: path.to_owned(),
-            source,
-        }
-    }
-
-    /// A disk of this machine has no room for a file.
-    pub fn is_full(&self) -> bool {
-        let is_full = |kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-        matches!(self, ArchiveError::File { source, .. } if is_full(source.kind()))
-    }
-
-    /// What a damaged local file is, as opposed to a damaged stored object.
-    pub(crate) fn invalid_file(
-        path: &Path,
-        error: ContentError,
-        repository: ClusterIdentity,
-    ) -> ArchiveError {
-        match error {
-            ContentError::Cluster(found) => ArchiveError::Mismatch {
-                what: path.display().to_string(),
-                found,
-                repository,
-            },
-            other => ArchiveError::Invalid {
-                path: path.to_owned(),
-                reason: other.to_string(),
-            },
-        }
-    }
-
-    /// A stored object with content that does not belong under its name.
-    pub(crate) fn invalid_object(
-        name: &str,
-        error: ContentError,
-        repository: ClusterIdentity,
-    ) -> ArchiveError {
-        match error {
-            ContentError::Cluster(found) => ArchiveError::Mismatch {
-                what: name.to_owned(),
-                found,
-                repository,
-            },
-            other => ArchiveError::Damaged {
-                object: name.to_owned(),
-                reason: other.to_string(),
-            },
-        }
-    }
-}
-
-impl From<RepoError> for ArchiveError {
-    /// One variant for one fact: who finds a mismatch does not matter to the caller.
-    fn from(error: RepoError) -> ArchiveError {
-        match error {
-            RepoError::Mismatch {
-                repository,
-                cluster,
-            } => ArchiveError::Mismatch {
-                what: "the cluster".to_owned(),
-                found: cluster,
-                repository,
-            },
-            RepoError::Corrupt { key, detail } => ArchiveError::Damaged {
-                object: key,
-                reason: detail,
-            },
-            other => ArchiveError::Repository(other),
-        }
-    }
 }

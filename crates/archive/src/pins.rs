@@ -64,6 +64,6 @@ async fn check_stays(repository: &Repository, label: &BackupLabel) -> Result<(),
         true => ArchiveError::BeingExpired {
             label: label.to_string(),
         },
-        false => ArchiveError::NoBackup(format!("there is no finished backup {label}")),
+        false => ArchiveError::NoSuchBackup(label.clone()),
     })
 }

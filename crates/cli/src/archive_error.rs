@@ -302,6 +302,14 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::BackupSetInvalid,
             Some("\"walzip info\" lists the backups; a restore takes another one by --backup."),
         ),
+        ArchiveError::NoSuchBackup(_) => (
+            Kind::BackupSetInvalid,
+            Some("\"walzip info\" lists them; expire may have removed it."),
+        ),
+        ArchiveError::TooEarly { .. } => (
+            Kind::BackupSetInvalid,
+            Some("Name that moment or a later one; \"walzip info\" lists the backups."),
+        ),
         ArchiveError::HistoryLost { .. } => (
             Kind::Damaged,
             Some(
@@ -353,6 +361,13 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Some(
                 "Stop the server: pg_ctl stop. If none runs there, remove postmaster.pid. Nothing \
                  was changed.",
+            ),
+        ),
+        ArchiveError::WalNotArchived { is_copy: true, .. } => (
+            Kind::WalNotArchived,
+            Some(
+                "This directory is a restored copy that does not archive. If it is to be thrown away, add --force; do \
+                 not push its WAL.",
             ),
         ),
         ArchiveError::WalNotArchived { .. } => (

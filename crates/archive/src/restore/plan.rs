@@ -6,6 +6,7 @@
 //! lost history, a backup that would have been passed over, a hole in the WAL, a target that is
 //! not archived.
 
+mod earliest;
 mod forks;
 mod found;
 
@@ -86,6 +87,7 @@ pub(super) async fn plan(
 
 async fn plan_of(whose: &Whose, options: &RestoreOptions) -> Result<Plan, ArchiveError> {
     let planner = Planner::new(whose, options).await?;
+    planner.refuse_too_early()?;
     let choice = planner.timeline().await?;
     let (backup, found) = planner.backup(&choice).await?;
     let found = found.map(|along| along.found);

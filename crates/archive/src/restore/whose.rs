@@ -41,7 +41,8 @@ impl Whose {
         let mut older = Vec::new();
         let part = match &options.backup {
             Some(label) => {
-                let record = BackupRecord::read_any(repository, label).await?;
+                let record = BackupRecord::read_any(repository, label).await;
+                let record = record.map_err(|error| error.of_named_backup(label))?;
                 let own = clusters.parts.into_iter();
                 let mut own = own.filter(|part| record.cluster() == Some(part.cluster()));
                 own.next().ok_or_else(|| of_another(label))?
@@ -87,14 +88,18 @@ impl Whose {
             })
         };
         let older: Vec<String> = self.older.iter().filter_map(has).collect();
-        match error {
-            ArchiveError::NoBackup(reason) if !older.is_empty() => ArchiveError::NoBackup(format!(
-                "for {}, {reason}; from before the upgrade, {}, which --backup restores",
-                self.part.cluster(),
-                older.join(", ")
-            )),
-            error => error,
-        }
+        let reason = match error {
+            ArchiveError::NoBackup(reason) if !older.is_empty() => reason,
+            ArchiveError::TooEarly { target, .. } if !older.is_empty() => {
+                format!("all ended after the target, {target}")
+            }
+            error => return error,
+        };
+        ArchiveError::NoBackup(format!(
+            "for {}, {reason}; from before the upgrade, {}, which --backup restores",
+            self.part.cluster(),
+            older.join(", ")
+        ))
     }
 
     /// Refuses to guess where an older cluster went on after the last backup of this one: the

@@ -199,7 +199,7 @@ async fn finds_damage_and_restores_nothing_from_it_that_starts() {
     );
     let too_early = restore(&repository, &site.directory("early"), &options(before)).await;
     assert!(
-        matches!(too_early, Err(ArchiveError::NoBackup(_))),
+        matches!(&too_early, Err(ArchiveError::TooEarly { label, .. }) if *label == record.label),
         "{too_early:?}"
     );
 

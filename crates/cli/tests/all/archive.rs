@@ -290,6 +290,28 @@ fn restore_needs_a_backup_and_refuses_contradictions() {
     sandbox.fails(2, &with(&["--target-immediate", "--target-xid", "5"]));
     sandbox.fails(2, &with(&["--target-action", "pause"]));
     sandbox.fails(2, &with(&["--target-lsn", "x"]));
+    let absent = "20261121-220130F";
+    let get = [
+        "backup-get",
+        "--repo",
+        "repo",
+        "--backup",
+        absent,
+        "PG_VERSION",
+        "got",
+    ];
+    let pin = ["pin", "--repo", "repo", absent];
+    for arguments in [&get[..], &pin] {
+        let complaint = sandbox.fails(75, arguments);
+        assert!(
+            complaint.contains("there is no backup 20261121-220130F"),
+            "{complaint}"
+        );
+        assert!(
+            complaint.contains("expire may have removed it"),
+            "{complaint}"
+        );
+    }
     if rustix::process::geteuid().is_root() {
         // What it says to others, a test of clusters sees (point_in_time).
         insta::assert_snapshot!(sandbox.fails(88, &restore));

@@ -106,6 +106,8 @@ fn restores_over_a_cluster_that_went_on(major: u32) {
     let before = times(&site.path("copy"));
     let refusal = refused(&mut restore(&site, "copy", &["--delta"]), 113);
     assert!(refusal.contains("pg_wal/0000000200000000"), "{refusal}");
+    // Pushed, it would make the copy a rival of what it was taken from.
+    assert!(refusal.contains("do not push its WAL"), "{refusal}");
     assert!(times(&site.path("copy")) == before, "nothing was changed");
 
     vandalise(&site);
