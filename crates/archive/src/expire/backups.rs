@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use walzip_pgformat::TimelineId;
 use walzip_repo::BackupType;
 
 use super::Retention;
@@ -62,13 +63,20 @@ pub(super) fn retained(
     let oldest = keep(&mut retained, &along, retention, cutoff).unwrap_or(now);
     let is_alive =
         |head: &Head| head.last >= oldest || facts.competing.contains_key(&head.timeline);
-    for head in heads.filter(is_alive) {
-        keep(
-            &mut retained,
-            &self::along(facts, &own, head),
-            retention,
-            cutoff,
-        );
+    let alive: Vec<Head> = heads.filter(is_alive).collect();
+    if !alive.is_empty() {
+        name_timeline(&mut retained, main.timeline);
+    }
+    for head in alive {
+        let along = self::along(facts, &own, head);
+        let mut of_branch = Retained::default();
+        keep(&mut of_branch, &along, retention, cutoff);
+        name_timeline(&mut of_branch, head.timeline);
+        for (label, _) in &along {
+            for reason in of_branch.reasons.remove(&label.name()).unwrap_or_default() {
+                add(&mut retained, label, reason);
+            }
+        }
     }
     for (label, finished) in &own {
         if finished.start.time >= oldest && !retained.reasons.contains_key(&label.name()) {
@@ -136,7 +144,10 @@ fn keep(
     if let Some(full) = retention.full {
         let fulls = along.iter().enumerate().filter(|(_, own)| is_full(own));
         let nth = fulls.rev().nth(full.get() as usize - 1);
-        firsts.push((nth.map_or(0, |(index, _)| index), Reason::RetentionFull));
+        firsts.push((
+            nth.map_or(0, |(index, _)| index),
+            Reason::RetentionFull { timeline: None },
+        ));
     }
     if let Some(cutoff) = cutoff {
         let newest = along.iter().rposition(|own| is_before(own, cutoff));
@@ -149,6 +160,15 @@ fn keep(
     }
     let first = firsts.iter().map(|(first, _)| *first).min()?;
     along.get(first).map(|(_, finished)| finished.start.time)
+}
+
+/// Says along which timeline the full backups were counted.
+fn name_timeline(retained: &mut Retained, counted_along: TimelineId) {
+    for reason in retained.reasons.values_mut().flatten() {
+        if let Reason::RetentionFull { timeline } = reason {
+            *timeline = Some(counted_along.0);
+        }
+    }
 }
 
 fn add(retained: &mut Retained, label: &LabelFacts, reason: Reason) {

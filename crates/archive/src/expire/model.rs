@@ -4,6 +4,7 @@
 mod life;
 mod oracle;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use jiff::{SignedDuration, Timestamp};
@@ -83,6 +84,36 @@ fn nothing_goes_when_the_clock_is_behind() {
     }
 }
 
+/// A backup that is kept for one of several timelines says for which.
+#[test]
+fn full_backups_that_are_counted_along_several_timelines_say_along_which() {
+    let mut several = 0;
+    for seed in 0..1000 {
+        let mut random = Random::new(seed);
+        let life = Life::lead(&mut random);
+        let request = request(&mut random);
+        let plan = decide(&life.inventory, &request, life.now).expect("a plan");
+        for cluster in &plan.clusters {
+            let own =
+                |backup: &&plan::BackupPlan| backup.cluster.as_ref() == Some(&cluster.cluster);
+            let reasons = plan.backups.iter().filter(own).flat_map(|of| &of.reasons);
+            let counted_along: BTreeSet<Option<u32>> = reasons
+                .filter_map(|reason| match reason {
+                    Reason::RetentionFull { timeline } => Some(*timeline),
+                    _ => None,
+                })
+                .collect();
+            let is_one = counted_along.len() < 2;
+            assert!(
+                is_one || !counted_along.contains(&None),
+                "seed {seed}: {plan:#?}"
+            );
+            several += usize::from(!is_one);
+        }
+    }
+    assert!(several > 0);
+}
+
 /// Plans that remove one thing more are found wrong, so that the check above can fail.
 #[test]
 fn the_oracle_notices_one_removal_too_many() {
@@ -94,7 +125,7 @@ fn the_oracle_notices_one_removal_too_many() {
         let plan = decide(&life.inventory, &request, life.now).expect("a plan");
         let is_certain = |reason: &Reason| match reason {
             Reason::Pinned | Reason::NeededBy { .. } => true,
-            Reason::RetentionFull => life.is_simple(),
+            Reason::RetentionFull { .. } => life.is_simple(),
             _ => false,
         };
         for number in 0..plan.backups.len() {

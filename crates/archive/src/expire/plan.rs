@@ -64,7 +64,11 @@ pub enum BackupState {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Reason {
     /// Kept: not older than the last full backups that the retention counts.
-    RetentionFull,
+    RetentionFull {
+        /// Along which timeline they are counted, where that is done along several.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timeline: Option<u32>,
+    },
     /// Kept: in the window, or the newest before it.
     RetentionWindow,
     /// Kept: it is pinned.
@@ -103,7 +107,10 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
-            Reason::RetentionFull => "retention-full",
+            Reason::RetentionFull { timeline: None } => "retention-full",
+            Reason::RetentionFull {
+                timeline: Some(timeline),
+            } => return write!(f, "retention-full, of timeline {timeline}"),
             Reason::RetentionWindow => "retention-window",
             Reason::Pinned => "pinned",
             Reason::NeededBy { label } => return write!(f, "needed by {label}"),
@@ -345,6 +352,19 @@ pub(crate) fn parts(wal: &[WalName]) -> Vec<WalPart> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reason_says_of_which_timeline_it_is_where_there_are_several() {
+        let reason = |timeline| Reason::RetentionFull { timeline };
+        assert_eq!(reason(None).to_string(), "retention-full");
+        assert_eq!(reason(Some(2)).to_string(), "retention-full, of timeline 2");
+        let json = |timeline| serde_json::to_value(reason(timeline)).expect("JSON");
+        assert_eq!(json(None), serde_json::json!({ "kind": "retention-full" }));
+        assert_eq!(
+            json(Some(2)),
+            serde_json::json!({ "kind": "retention-full", "timeline": 2 })
+        );
+    }
 
     /// Scripts read these names: a change here is a change of the interface.
     #[test]
