@@ -62,6 +62,27 @@ pub fn flags() -> Vec<&'static str> {
     flags
 }
 
+/// Says what a service does: in the format of all lines, and where warnings are shown.
+pub fn notice(message: &str) {
+    if LevelFilter::current() < LevelFilter::WARN {
+        return;
+    }
+    let text = match FORMAT.get().copied().unwrap_or_default() {
+        LogFormat::Text => format!("walzip: info: {message}\n"),
+        LogFormat::Json => Report {
+            time: Timestamp::now(),
+            level: name(Level::INFO),
+            message,
+            kind: None,
+            code: None,
+            hint: None,
+        }
+        .line(),
+    };
+    // Nobody is left to be told when standard error is closed.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
 /// A command's failure, as it is shown.
 pub struct Failure<'a> {
     /// What went wrong.

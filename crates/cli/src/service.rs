@@ -13,9 +13,11 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, join_all};
 use sd_notify::NotifyState;
+use tokio::net::TcpListener;
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
+use crate::log;
 use crate::metrics::Watched;
 use crate::repo_args::{self, Place};
 use crate::runtime;
@@ -49,7 +51,8 @@ impl Service<'_> {
             None => None,
         };
         tell(&[NotifyState::Ready]);
-        tracing::info!("serving");
+        let address = listener.as_ref().map(TcpListener::local_addr);
+        log::notice(&self.described(address.and_then(Result::ok)));
         let pushing = async {
             if let Some(pushing) = &self.pushing {
                 pushing::push_for_ever(pushing, stop.clone()).await;
@@ -84,7 +87,21 @@ impl Service<'_> {
             stopping,
             live(stop.clone())
         );
+        log::notice("the service has ended: a signal asked for it, and what was begun is finished");
         Ok(())
+    }
+
+    /// What it does, in one line.
+    fn described(&self, address: Option<SocketAddr>) -> String {
+        let pushing = self.pushing.as_ref().map(|pushing| {
+            let data_directory = pushing.data_directory.display();
+            format!("pushing the WAL of {data_directory}")
+        });
+        let metrics = address.map(|address| format!("metrics at {address}"));
+        let jobs = self.jobs.iter().map(Job::described);
+        let all: Vec<String> = pushing.into_iter().chain(metrics).chain(jobs).collect();
+        let places: Vec<String> = self.places.iter().map(Place::to_string).collect();
+        format!("serving {}: {}", places.join(", "), all.join(", "))
     }
 
     /// A mistake in the configuration is told at once. A repository that is not there yet is no reason to

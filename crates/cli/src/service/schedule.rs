@@ -24,6 +24,17 @@ pub struct Job {
 }
 
 impl Job {
+    /// What it is, and how often: `expire every 1d`.
+    pub(super) fn described(&self) -> String {
+        let name = self.arguments.first().map_or("", String::as_str);
+        let hours = self.period.as_secs() / 3600;
+        let every = match hours % 24 {
+            0 => format!("{}d", hours / 24),
+            _ => format!("{hours}h"),
+        };
+        format!("{name} every {every}")
+    }
+
     /// Runs it until the service stops, which it asks a running one to do as well.
     pub(super) async fn run_again_and_again(&self, stop: Stop) {
         let first = tokio::time::Instant::now() + self.period.min(FIRST_AFTER);
@@ -76,5 +87,23 @@ fn described(status: ExitStatus) -> String {
     match status.code() {
         Some(code) => format!("exit code {code}"),
         None => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_described_by_its_name_and_its_period() {
+        let described = |hours: u64| {
+            let job = Job {
+                period: Duration::from_secs(hours * 3600),
+                arguments: vec!["expire".to_owned(), "--confirm".to_owned()],
+            };
+            job.described()
+        };
+        assert_eq!(described(24), "expire every 1d");
+        assert_eq!(described(36), "expire every 36h");
     }
 }

@@ -344,6 +344,9 @@ fn a_service_without_its_repository_says_so_and_goes_on() {
         .spawn()
         .expect("it starts");
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let serving = format!("serving {}: verify every 1d", absent.display());
+    let line = lines.next().expect("a line").expect("text");
+    assert_eq!(line, format!("walzip: info: {serving}"));
     let line = lines.next().expect("a line").expect("text");
     let expected = format!("{} is not a walzip repository", absent.display());
     assert!(line.starts_with("walzip: warning: "), "{line}");
@@ -351,4 +354,9 @@ fn a_service_without_its_repository_says_so_and_goes_on() {
     assert!(child.try_wait().expect("asked").is_none(), "it has ended");
     kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
     assert!(child.wait().expect("it ends").success());
+    let line = lines.next().expect("a line").expect("text");
+    assert!(
+        line.starts_with("walzip: info: the service has ended"),
+        "{line}"
+    );
 }
