@@ -303,9 +303,14 @@ fn write_timeline(f: &mut fmt::Formatter<'_>, wal: &TimelineWal) -> fmt::Result 
         _ => {}
     }
     match &newest.then_missing {
+        Some(missing) if missing.first == missing.last => writeln!(
+            f,
+            "; then WAL is missing: {}; push it, or take a backup",
+            missing.first
+        ),
         Some(missing) => writeln!(
             f,
-            "; then WAL is missing, {} to {}: push it, or take a backup",
+            "; then WAL is missing: {} to {}; push it, or take a backup",
             missing.first, missing.last
         ),
         None => writeln!(f),

@@ -295,6 +295,13 @@ fn report_reset(target: &RecoveryTarget, action: TargetAction) -> std::io::Resul
     let reset: Vec<String> = names
         .map(|name| format!("ALTER SYSTEM RESET {name};"))
         .collect();
+    if action == TargetAction::Pause {
+        writeln!(
+            std::io::stdout(),
+            "while it is paused at the target, it keeps the lock of a table that was being dropped, truncated or \
+             altered then: pg_dump of that waits until SELECT pg_wal_replay_resume()"
+        )?;
+    }
     if action == TargetAction::Shutdown {
         writeln!(
             std::io::stdout(),

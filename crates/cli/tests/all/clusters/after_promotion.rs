@@ -81,7 +81,7 @@ fn wal_that_no_restore_gets_past_is_named() {
         "{told}"
     );
     let info = said(&primary.walzip(&["info"]).output().expect("walzip starts"));
-    let named = format!("then WAL is missing, {segment} to {segment}");
+    let named = format!("then WAL is missing: {segment};");
     assert!(info.contains(&named), "{info}");
     let metrics = said(
         &primary
