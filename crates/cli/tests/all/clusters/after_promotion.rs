@@ -23,6 +23,8 @@ fn settings_of_a_restore_are_told_of_until_they_are_reset() {
     primary.sql("INSERT INTO note VALUES ('two')");
     primary.archive_everything();
     assert!(!check(&primary).contains("warning"));
+    // WAL says to the second when a timeline was born.
+    primary.sql("SELECT pg_sleep(1.1)");
     primary.stop();
 
     let restored = Server::on(&site, "restored");

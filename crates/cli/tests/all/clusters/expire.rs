@@ -139,8 +139,8 @@ fn what_is_not_retained_goes_and_the_rest_is_restored_to_any_moment() {
         restored(&site, "incr", &moment),
         "1-full 1-incr 2-full 2-incr 3-full 3-incr"
     );
-    let told = fails(&site, 55, &["restore", "-D", "gone", "--backup", of(0)]);
-    assert!(told.contains("is not in the repository"), "{told}");
+    let told = fails(&site, 75, &["restore", "-D", "gone", "--backup", of(0)]);
+    assert!(told.contains("there is no backup"), "{told}");
 }
 
 #[test]
