@@ -10,11 +10,15 @@
 //! The clocks of two servers may be hours apart, so the store's clock, which is one, has a say too: a timeline
 //! was alive as well if its last commit is later than the moment at which the first file of the other one was stored.
 
-use jiff::{SignedDuration, Timestamp};
+mod life;
+mod put_away;
+
+use jiff::Timestamp;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::Repository;
 
+pub(crate) use self::life::Life;
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::stored_times::StoredTimes;
 use crate::archived::timelines::Timelines;
@@ -29,16 +33,6 @@ pub(crate) const BEGINNING_SEGMENTS: usize = 2;
 
 /// How many segments before a fork are searched for a time.
 const SEGMENTS_SEARCHED: usize = 64;
-
-/// How many segments are asked how far a server's clock is from the store's.
-const CLOCK_SEGMENTS: usize = 3;
-/// A clock that is nearer to the store's is as good as it: a segment is stored a while after its last commit.
-const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(15);
-/// A history is stored as soon as the timeline is born, whatever the clock of its server said.
-const STORED_WITHIN: SignedDuration = SignedDuration::from_hours(2);
-/// No clock is farther from the store's. WAL of which it seems so was brought there later, by a copy of the
-/// repository.
-const CLOCK_MAX: SignedDuration = SignedDuration::from_hours(26);
 
 /// What a backup says of branches.
 pub(crate) trait BranchBackup {
@@ -66,17 +60,6 @@ pub(crate) struct Branches<'a, B> {
     pub(crate) wal: &'a ArchivedWal,
     pub(crate) backups: &'a [B],
     pub(crate) stored: &'a StoredTimes,
-}
-
-/// Until when a timeline is known to have been written to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Life {
-    /// Nothing was committed after the point in question.
-    Over,
-    /// A commit or a backup at this time.
-    Until(Timestamp),
-    /// Its WAL cannot be read: it counts as alive.
-    Unknown,
 }
 
 /// The timeline to follow.
@@ -308,15 +291,6 @@ impl<B: BranchBackup> Branches<'_, B> {
         descendants.max().map_or(timeline, |(_, last)| last)
     }
 
-    /// Where a timeline is left on the way to a descendant of it; nothing for others.
-    fn left_at(&self, timeline: TimelineId, descendant: TimelineId) -> Option<Lsn> {
-        let history = self.timelines.history(descendant)?;
-        match history.contains(timeline) {
-            true => history.switch_of(timeline),
-            false => None,
-        }
-    }
-
     /// Whether a timeline without WAL had left its parent by a moment, as far as is known: the last time in the WAL before
     /// that is older.
     async fn parted_before(
@@ -355,37 +329,6 @@ impl<B: BranchBackup> Branches<'_, B> {
         })
     }
 
-    /// How a timeline is put away, or what it has from the segment of a number on.
-    fn put_away(&self, timeline: TimelineId, from: Option<u64>) -> Result<PutAway, ArchiveError> {
-        let goes_with = |other: &TimelineId| {
-            let left_at = self.left_at(timeline, *other);
-            left_at.is_some_and(|at| from.is_none_or(|from| self.wal.number_at(at) > from))
-        };
-        let with: Vec<TimelineId> = self.timelines.known().filter(goes_with).collect();
-        let begun = with.iter().find(|&&other| !self.has_content(other));
-        Ok(match begun {
-            Some(&begun) => PutAway::Left(begun),
-            None => PutAway::Parts {
-                from: from.map(|from| self.wal.name(timeline, from)).transpose()?,
-                with,
-            },
-        })
-    }
-
-    /// The segment in which a timeline was left, if what comes before in it is nowhere else: the child has not archived
-    /// its copy.
-    fn needed_by_child(
-        &self,
-        left_at: Lsn,
-        child: TimelineId,
-    ) -> Result<Option<SegmentName>, ArchiveError> {
-        let number = self.wal.number_at(left_at);
-        let way = self.wal.way(self.timelines, child);
-        let own = way.segment(number)?;
-        let is_missing = way.begin(number) < left_at && !self.wal.missing(&[own])?.is_empty();
-        Ok(is_missing.then_some(own))
-    }
-
     fn has_content(&self, timeline: TimelineId) -> bool {
         self.wal.numbers_from(timeline, 0).next().is_some()
             || self
@@ -418,121 +361,6 @@ impl<B: BranchBackup> Branches<'_, B> {
             }
         }
         Ok(None)
-    }
-
-    /// The number of the first segment that a timeline has for itself, after another one has left it. That in which
-    /// it was left is needed where a backup ends there.
-    fn own_from(&self, timeline: TimelineId, left_at: Lsn) -> Result<u64, ArchiveError> {
-        let number = self.wal.number_at(left_at);
-        let first = self.wal.name(timeline, number)?;
-        let is_needed = self.backups.iter().any(|backup| backup.requires(first));
-        Ok(number + u64::from(is_needed))
-    }
-
-    /// Until when a timeline was written to after `from`. A segment without commits that was
-    /// written before `since` ends the search: what came before it is older still.
-    pub(crate) async fn life(
-        &self,
-        timeline: TimelineId,
-        from: Lsn,
-        since: Option<Timestamp>,
-    ) -> Result<Life, ArchiveError> {
-        Ok(self.life_with_segment(timeline, from, since).await?.0)
-    }
-
-    /// The same, and the segment that says so.
-    async fn life_with_segment(
-        &self,
-        timeline: TimelineId,
-        from: Lsn,
-        since: Option<Timestamp>,
-    ) -> Result<(Life, Option<SegmentName>), ArchiveError> {
-        let backed_up = self.backed_up(timeline, from);
-        let first = self.wal.number_at(from);
-        for number in self.wal.numbers_from(timeline, first).rev() {
-            let segment = self.wal.name(timeline, number)?;
-            let Some(times) = readable(SegmentTimes::read(self.repository, segment).await)? else {
-                return Ok((Life::Unknown, None));
-            };
-            if let Some(commit) = times.last_commit(from) {
-                return Ok((backed_up.max(Life::Until(commit)), Some(segment)));
-            }
-            // What the segment in question has besides was written before the point.
-            if number == first {
-                break;
-            }
-            // What comes before this segment is older still.
-            match (times.earliest_written(), since) {
-                (Some(first), Some(since)) if first < since => {
-                    return Ok((backed_up.max(Life::Until(first)), Some(segment)));
-                }
-                _ => {}
-            }
-        }
-        // Segments after the point without a commit in them: there is nothing to lack.
-        Ok((backed_up, None))
-    }
-
-    /// Whether a timeline was written to after the first file of another one was stored, by the store's clock. It was
-    /// not if the last that was written to it was stored before.
-    async fn went_on(
-        &self,
-        (branch, last, written): (&OtherBranch, Timestamp, Option<SegmentName>),
-        (other, born): (TimelineId, Timestamp),
-    ) -> Result<bool, ArchiveError> {
-        let Some(begun) = self.stored.first_of(other) else {
-            return Ok(false);
-        };
-        let is_older = |segment| self.stored.latest_of(segment).is_none_or(|of| of <= begun);
-        // Where the first file was stored long after the birth, its time says nothing of that: the repository is a copy.
-        if begun.duration_since(born) > STORED_WITHIN || written.is_none_or(is_older) {
-            return Ok(false);
-        }
-        let is_after = |behind| last.saturating_add(behind).is_ok_and(|last| last > begun);
-        Ok(is_after(SignedDuration::ZERO)
-            || is_after(CLOCK_MAX) && is_after(self.clock_behind(branch, begun).await?))
-    }
-
-    /// How far the clock of a timeline's server is behind the store's: no farther than the time from the last
-    /// commit in a segment to the moment when it was stored. Segments before the point in question tell it, since
-    /// those after it may have been kept back. Where they were stored after the other timeline had `begun`, they
-    /// say nothing: a copy of a repository has its histories first.
-    async fn clock_behind(
-        &self,
-        branch: &OtherBranch,
-        begun: Timestamp,
-    ) -> Result<SignedDuration, ArchiveError> {
-        let timeline = branch.timeline;
-        let end = self.wal.number_at(branch.parted_at);
-        let earlier = self.wal.numbers_from(timeline, 0).filter(|&of| of < end);
-        let mut last: Vec<u64> = earlier.rev().take(CLOCK_SEGMENTS).collect();
-        last.reverse();
-        let mut least = None;
-        for number in last {
-            let segment = self.wal.name(timeline, number)?;
-            let stored = self.stored.of_segment(segment);
-            let Some(stored) = stored.filter(|stored| *stored <= begun) else {
-                continue;
-            };
-            let times = readable(SegmentTimes::read(self.repository, segment).await)?;
-            let commit = times.and_then(|times| times.last_commit(Lsn(0)));
-            let behind = commit.map(|commit| stored.duration_since(commit));
-            least = behind.into_iter().chain(least).min();
-        }
-        let behind = least.unwrap_or_default();
-        let is_of_clock = (CLOCK_TOLERANCE..=CLOCK_MAX).contains(&behind.abs());
-        Ok(if is_of_clock {
-            behind
-        } else {
-            SignedDuration::ZERO
-        })
-    }
-
-    fn backed_up(&self, timeline: TimelineId, from: Lsn) -> Life {
-        let stops = self.backups.iter().map(BranchBackup::stop);
-        let of_timeline = stops.filter(|stop| stop.timeline == timeline && stop.lsn > from);
-        let last = of_timeline.map(|stop| stop.time).max();
-        last.map_or(Life::Over, Life::Until)
     }
 }
 

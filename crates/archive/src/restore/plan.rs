@@ -9,12 +9,13 @@
 mod earliest;
 mod forks;
 mod found;
+mod timeline;
 
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use walzip_pgformat::wal_file_name::SegmentName;
-use walzip_pgformat::{Lsn, TimelineId};
+use walzip_pgformat::TimelineId;
 use walzip_repo::{BackupLabel, Repository};
 
 use super::RestoreOptions;
@@ -22,10 +23,9 @@ use super::partial_segments::{LeftOutPartial, Partials};
 use super::target::{RecoveryTarget, TargetTimeline};
 use super::whose::Whose;
 use crate::archived::archived_wal::{ArchivedWal, Reach, Way};
-use crate::archived::branches::{Branches, Choice, readable};
+use crate::archived::branches::Choice;
 use crate::archived::stored_times::StoredTimes;
 use crate::archived::timelines::{self, Timelines};
-use crate::archived::wal_times::{last_record, read_segment};
 use crate::backups::backup_objects;
 use crate::backups::backup_record::{BackupRecord, ListedBackup};
 use crate::error::ArchiveError;
@@ -182,209 +182,6 @@ impl<'a> Planner<'a> {
 
     fn target(&self) -> &RecoveryTarget {
         &self.options.recovery.target
-    }
-
-    /// The timeline to follow.
-    async fn timeline(&self) -> Result<Choice, ArchiveError> {
-        let asked = self.asked.as_ref();
-        let newest = asked
-            .or(self.records.last())
-            .map(|record| record.stop.timeline);
-        let newest = newest.unwrap_or_default();
-        match self.options.recovery.timeline {
-            TargetTimeline::Current => Ok(Choice::told(newest)),
-            TargetTimeline::Latest => {
-                let latest = self.timelines.highest_from(newest);
-                self.warn_of_others(latest, asked, "which has the highest number")
-                    .await?;
-                Ok(Choice::told(latest))
-            }
-            TargetTimeline::Id(timeline) => {
-                self.check_known(timeline)?;
-                Ok(Choice::told(timeline))
-            }
-            TargetTimeline::Sole => match (asked, self.target()) {
-                // The end of a backup lies on its own timeline, wherever others went.
-                (Some(record), RecoveryTarget::Immediate) => Ok(Choice::told(record.stop.timeline)),
-                _ => self.sole_timeline(asked).await,
-            },
-        }
-    }
-
-    async fn sole_timeline(&self, asked: Option<&BackupRecord>) -> Result<Choice, ArchiveError> {
-        let lost = self
-            .timelines
-            .without_history(self.with_wal.iter().copied());
-        if !lost.is_empty() {
-            return Err(self.history_lost(lost));
-        }
-        let mut candidates: Vec<TimelineId> = self.wal.timelines().collect();
-        candidates.extend(self.records.iter().map(|record| record.stop.timeline));
-        candidates.extend(self.timelines.known());
-        candidates.sort();
-        candidates.dedup();
-        if let Some(BackupRecord { stop, .. }) = asked {
-            candidates.retain(|&goal| self.timelines.passes(goal, stop.timeline, stop.lsn));
-        }
-        let moment = match self.target() {
-            RecoveryTarget::Time(time) => Some(self.last_included(*time)),
-            _ => None,
-        };
-        let branches = Branches {
-            repository: self.repository,
-            timelines: &self.timelines,
-            wal: &self.wal,
-            backups: &self.records,
-            stored: &self.stored,
-        };
-        let choice = match self.target() {
-            RecoveryTarget::Latest | RecoveryTarget::Time(_) => {
-                branches.choose(&candidates, moment).await?
-            }
-            RecoveryTarget::Immediate => branches.choose_with_wal(&candidates).await?,
-            // It may be before what has begun and has no WAL yet, in WAL of the timeline that was left.
-            RecoveryTarget::Lsn(_) | RecoveryTarget::Name(_) | RecoveryTarget::Xid(_) => {
-                let mut choice = branches.choose_with_wal(&candidates).await?;
-                if let Some(choice) = &mut choice {
-                    branches.add_begun(&candidates, choice).await?;
-                }
-                choice
-            }
-        };
-        let Some(choice) = choice else {
-            let reason = "no timeline of the archive existed at the target".to_owned();
-            return Err(ArchiveError::NoBackup(reason));
-        };
-        let apart_at = choice.competing.iter().map(|other| other.parted_at).min();
-        match (apart_at, self.target()) {
-            (None, _) => Ok(choice),
-            // Before they part, all are the same.
-            (Some(apart_at), RecoveryTarget::Lsn(lsn))
-                if self.is_before_parting(*lsn, apart_at, &choice).await? =>
-            {
-                Ok(choice)
-            }
-            // Seen when the target is found.
-            (Some(_), RecoveryTarget::Name(_) | RecoveryTarget::Xid(_)) => Ok(choice),
-            (Some(_), _) => Err(self.competing(&choice)),
-        }
-    }
-
-    /// A timeline is followed for a reason that was asked for. Where nobody had asked, another one may have been.
-    async fn warn_of_others(
-        &self,
-        followed: TimelineId,
-        asked: Option<&BackupRecord>,
-        because: &str,
-    ) -> Result<(), ArchiveError> {
-        match self.sole_timeline(asked).await {
-            Ok(choice) if choice.timeline == followed => {}
-            Ok(choice) => tracing::warn!(
-                "timeline {followed} is followed, {because}; the youngest one that went on is timeline {}",
-                choice.timeline
-            ),
-            Err(error @ ArchiveError::BranchesCompete { .. }) => tracing::warn!(
-                "timeline {followed} is followed, {because}; {error}. --target-timeline names another one"
-            ),
-            Err(ArchiveError::HistoryLost { .. } | ArchiveError::NoBackup(_)) => {}
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    /// A position that is reached after another timeline has left this one, of which there is only the history, may be
-    /// meant to be on that one.
-    async fn refuse_after_fork(&self, choice: &Choice) -> Result<(), ArchiveError> {
-        let apart_at = choice.begun.iter().map(|other| other.parted_at).min();
-        let (RecoveryTarget::Lsn(lsn), Some(apart_at)) = (self.target(), apart_at) else {
-            return Ok(());
-        };
-        match self.is_before_parting(*lsn, apart_at, choice).await? {
-            true => Ok(()),
-            false => Err(self.competing(choice)),
-        }
-    }
-
-    /// Whether a recovery to a position ends before timelines part. An inclusive one replays the first record that begins
-    /// there or after it: that has to be one which they have in common.
-    async fn is_before_parting(
-        &self,
-        target: Lsn,
-        apart_at: Lsn,
-        choice: &Choice,
-    ) -> Result<bool, ArchiveError> {
-        if target > apart_at || !self.options.recovery.inclusive {
-            return Ok(target <= apart_at);
-        }
-        let number = self.wal.number_at(Lsn(apart_at.0.saturating_sub(1)));
-        if self.wal.number_at(target) + 1 < number {
-            return Ok(true);
-        }
-        // One that has no WAL yet has not got its copy of the segment.
-        let others = choice.competing.iter().map(|other| other.timeline);
-        for timeline in std::iter::once(choice.timeline).chain(others) {
-            let segment = self.wal.way(&self.timelines, timeline).segment(number)?;
-            if !self.wal.missing(&[segment])?.is_empty() {
-                continue;
-            }
-            let read = readable(read_segment(self.repository, segment).await)?;
-            if let Some(last_common) = read.and_then(|content| last_record(&content, apart_at)) {
-                return Ok(target <= last_common);
-            }
-        }
-        Ok(false)
-    }
-
-    /// A timeline that was asked for has to be known, with everything on the way to it.
-    fn check_known(&self, timeline: TimelineId) -> Result<(), ArchiveError> {
-        let lost = self.timelines.without_history(std::iter::once(timeline));
-        match lost.contains(&timeline) {
-            false => Ok(()),
-            true if self.wal.timelines().any(|known| known == timeline) => {
-                Err(self.history_lost(vec![timeline]))
-            }
-            true => Err(ArchiveError::NoBackup(format!(
-                "the archive has no timeline {timeline}"
-            ))),
-        }
-    }
-
-    /// A server asks for the history of its timeline, and for those of the numbers that follow, to find a
-    /// free one when it is promoted. It ends where one is not there that has to be.
-    fn check_histories(&self, timeline: TimelineId) -> Result<(), ArchiveError> {
-        let lost = self
-            .timelines
-            .without_history(self.with_wal.iter().copied());
-        let newest = self.timelines.newest_from(timeline);
-        let next = TimelineId(newest.0.saturating_add(1));
-        let is_absent = |of: &&TimelineId| self.timelines.unreadable(**of).is_none();
-        let mut asked = lost.iter().filter(|of| (timeline..=next).contains(of));
-        match asked.find(is_absent) {
-            Some(&of) => Err(self.history_lost(vec![of])),
-            None => Ok(()),
-        }
-    }
-
-    fn history_lost(&self, timelines: Vec<TimelineId>) -> ArchiveError {
-        let first = timelines.first().copied().unwrap_or_default();
-        ArchiveError::HistoryLost {
-            damage: self.timelines.unreadable(first).map(ToString::to_string),
-            timelines,
-        }
-    }
-
-    fn competing(&self, choice: &Choice) -> ArchiveError {
-        ArchiveError::BranchesCompete {
-            timeline: choice.timeline,
-            put_away: choice.put_away.clone(),
-            born: choice.born,
-            others: choice
-                .competing
-                .iter()
-                .chain(&choice.begun)
-                .cloned()
-                .collect(),
-        }
     }
 
     /// The backup that was asked for, if it serves the target; otherwise the newest that does. A
