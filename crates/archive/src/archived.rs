@@ -7,6 +7,7 @@ pub(crate) mod neighbours;
 pub(crate) mod own_history;
 pub(crate) mod own_wal;
 pub(crate) mod packed_times;
+pub(crate) mod remembered_times;
 pub(crate) mod settling;
 pub(crate) mod stable_file;
 pub(crate) mod stored_times;

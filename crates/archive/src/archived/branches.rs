@@ -13,6 +13,8 @@
 mod life;
 mod put_away;
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
@@ -20,6 +22,7 @@ use walzip_repo::Repository;
 
 pub(crate) use self::life::Life;
 use crate::archived::archived_wal::ArchivedWal;
+use crate::archived::remembered_times;
 use crate::archived::stored_times::StoredTimes;
 use crate::archived::timelines::Timelines;
 use crate::archived::wal_times::SegmentTimes;
@@ -308,13 +311,19 @@ impl<B: BranchBackup> Branches<'_, B> {
             if !self.wal.missing(&[segment])?.is_empty() {
                 continue;
             }
-            let times = readable(SegmentTimes::read(self.repository, segment).await)?;
+            let times = readable(self.times(segment).await)?;
             let before = times.and_then(|times| times.last_before(switch));
             if let Some(before) = before {
                 return Ok(before < moment);
             }
         }
         Ok(true)
+    }
+
+    /// What a segment says of time.
+    async fn times(&self, segment: SegmentName) -> Result<Arc<SegmentTimes>, ArchiveError> {
+        let stored = self.stored.latest_of(segment);
+        remembered_times::times(self.repository, segment, stored).await
     }
 
     /// A timeline that has no WAL yet, beside another one.
@@ -353,7 +362,7 @@ impl<B: BranchBackup> Branches<'_, B> {
             .take(BEGINNING_SEGMENTS)
         {
             let segment = self.wal.name(timeline, number)?;
-            let Some(times) = readable(SegmentTimes::read(self.repository, segment).await)? else {
+            let Some(times) = readable(self.times(segment).await)? else {
                 return Ok(None);
             };
             if let Some(beginning) = times.beginning(timeline) {

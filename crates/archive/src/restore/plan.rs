@@ -14,8 +14,8 @@ mod timeline;
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::TimelineId;
+use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{BackupLabel, Repository};
 
 use super::RestoreOptions;

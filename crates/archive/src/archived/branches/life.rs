@@ -5,7 +5,6 @@ use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
 
 use super::{BranchBackup, Branches, readable};
-use crate::archived::wal_times::SegmentTimes;
 use crate::error::ArchiveError;
 use crate::error::other_branch::OtherBranch;
 
@@ -53,7 +52,7 @@ impl<B: BranchBackup> Branches<'_, B> {
         let first = self.wal.number_at(from);
         for number in self.wal.numbers_from(timeline, first).rev() {
             let segment = self.wal.name(timeline, number)?;
-            let Some(times) = readable(SegmentTimes::read(self.repository, segment).await)? else {
+            let Some(times) = readable(self.times(segment).await)? else {
                 return Ok((Life::Unknown, None));
             };
             if let Some(commit) = times.last_commit(from) {
@@ -116,7 +115,7 @@ impl<B: BranchBackup> Branches<'_, B> {
             let Some(stored) = stored.filter(|stored| *stored <= begun) else {
                 continue;
             };
-            let times = readable(SegmentTimes::read(self.repository, segment).await)?;
+            let times = readable(self.times(segment).await)?;
             let commit = times.and_then(|times| times.last_commit(Lsn(0)));
             let behind = commit.map(|commit| stored.duration_since(commit));
             least = behind.into_iter().chain(least).min();
