@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use walzip_repo::Repository;
 
-use crate::archived::competing::{CompetingTimeline, competing};
-use crate::archived::timelines::Timelines;
+use crate::archived::competing::{CompetingTimeline, competing, lost_histories};
+use crate::archived::timelines::{self, Timelines};
 pub use crate::backup::source_server::Arrival;
 use crate::backup::source_server::{self, Acknowledgement};
 use crate::backups::backup_record::{BackupRecord, ListedBackup};
@@ -69,6 +69,13 @@ impl Checked {
             .into_iter()
             .filter(|backup| backup.cluster() == Some(part.cluster()));
         let backups: Vec<BackupRecord> = own.filter_map(|backup| backup.read.ok()).collect();
+        let lost = lost_histories(&histories, timelines::with_wal(&listing), &backups);
+        if let Some(first) = lost.first() {
+            return Err(ArchiveError::HistoryLost {
+                damage: histories.unreadable(*first).map(ToString::to_string),
+                timelines: lost,
+            });
+        }
         let (known, size) = ((&*listing, &histories), server.segment_size_bytes);
         self.missing = timeline_info::missing_wal(known, &backups, server.timeline, size)?;
         let competing = competing(part, known, &backups, size).await?;

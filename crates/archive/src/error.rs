@@ -276,7 +276,7 @@ pub enum ArchiveError {
     NoBackup(String),
 
     /// A backup that was named is not there.
-    #[error("there is no backup {0}")]
+    #[error("there is no finished backup {0}")]
     NoSuchBackup(BackupLabel),
 
     /// The target lies before the end of every backup.
@@ -435,8 +435,6 @@ pub enum ArchiveError {
     WalNotArchived {
         /// The files in `pg_wal`.
         files: Vec<PathBuf>,
-        /// Whether the directory is one that was restored, and does not archive.
-        is_copy: bool,
     },
 
     /// What is archived under the name of a file that is pushed is damaged.

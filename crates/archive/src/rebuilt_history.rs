@@ -1,16 +1,17 @@
-//! A timeline's history, made of its WAL: where the archive has lost it, and no server has it any more.
+//! A timeline's history, made of that of a later timeline or of its WAL: where the archive has lost it, and no server
+//! has it any more.
 
 use std::path::Path;
 
 use walzip_pgformat::wal::{PageHeader, TimedRecord};
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_pgformat::{Lsn, PAGE_SIZE, TimelineId};
-use walzip_repo::Repository;
+use walzip_repo::{Repository, WalEntry};
 
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::own_history::REBUILT;
 use crate::archived::stored_wal::StoredWal;
-use crate::archived::timelines::FIRST_TIMELINE;
+use crate::archived::timelines::{self, FIRST_TIMELINE, Timelines};
 use crate::archived::wal_index;
 use crate::archived::wal_times::SegmentTimes;
 use crate::error::ArchiveError;
@@ -31,8 +32,8 @@ pub struct RebuiltHistory {
     pub switch: Lsn,
 }
 
-/// Makes the history of a timeline whose first segment is archived. That of the timeline which it
-/// left has to be there.
+/// Makes the history of a timeline. One that followed it has the same lines, and one more. Otherwise its first segment
+/// has to be archived, and the history of the timeline which it left.
 pub async fn rebuild_history(
     repository: &Repository,
     timeline: TimelineId,
@@ -46,6 +47,9 @@ pub async fn rebuild_history(
         ));
     }
     let listing = repository.list_wal().await?;
+    if let Some(content) = of_follower(repository, &listing, timeline).await? {
+        return from_lines(timeline, name, content);
+    }
     let size = wal_index::segment_size(repository, &listing).await?;
     let size = size.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE);
     let wal = ArchivedWal::of(&listing, size);
@@ -71,6 +75,64 @@ pub async fn rebuild_history(
         content,
         parent,
         switch,
+    })
+}
+
+/// What the history of a timeline that followed this one has of it: PostgreSQL adds a line to the lines of the timeline
+/// that it followed (`writeTimeLineHistory`, access/transam/timeline.c, 13 to 18).
+async fn of_follower(
+    repository: &Repository,
+    listing: &[WalEntry],
+    timeline: TimelineId,
+) -> Result<Option<Vec<u8>>, ArchiveError> {
+    let timelines = Timelines::read(repository, listing).await;
+    let follows = |other: &TimelineId| {
+        let history = timelines.history(*other);
+        let mut ancestors = history.into_iter().flat_map(|history| &history.ancestors);
+        ancestors.any(|ancestor| ancestor.timeline == timeline)
+    };
+    let Some(follower) = timelines.known().find(follows) else {
+        return Ok(None);
+    };
+    let content = history_of(repository, follower).await?;
+    Ok(lines_before(&content, timeline))
+}
+
+/// The lines before that of a timeline, without the empty line that PostgreSQL puts between two.
+fn lines_before(content: &[u8], timeline: TimelineId) -> Option<Vec<u8>> {
+    let number = timeline.to_string();
+    let mut end = 0;
+    for line in content.split_inclusive(|&byte| byte == b'\n') {
+        let mut fields = line.split(|byte| byte.is_ascii_whitespace());
+        if fields.find(|field| !field.is_empty()) == Some(number.as_bytes()) {
+            let before = content.get(..end)?;
+            return Some(match before.strip_suffix(b"\n\n") {
+                Some(lines) => [lines, b"\n"].concat(),
+                None => before.to_vec(),
+            });
+        }
+        end += line.len();
+    }
+    None
+}
+
+fn from_lines(
+    timeline: TimelineId,
+    name: String,
+    content: Vec<u8>,
+) -> Result<RebuiltHistory, ArchiveError> {
+    let history = timelines::read_history(&name, timeline, &content)?;
+    let Some(parent) = history.ancestors.last() else {
+        return Err(ArchiveError::Request(format!(
+            "timeline {timeline} left no other: it has no history"
+        )));
+    };
+    Ok(RebuiltHistory {
+        timeline,
+        name,
+        parent: parent.timeline,
+        switch: parent.switch,
+        content,
     })
 }
 
@@ -129,6 +191,17 @@ fn end_before(record: Lsn, segment_size_bytes: u32) -> Lsn {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lines_of_a_timeline_are_those_before_its_own_in_a_later_history() {
+        let later = b"1\t0/500\tno recovery target specified\n\n2\t0/900\tx 2\n\n12\t0/A00\tx\n";
+        let before = |timeline| lines_before(later, TimelineId(timeline));
+        let second = b"1\t0/500\tno recovery target specified\n";
+        assert_eq!(before(2).as_deref(), Some(&second[..]));
+        assert_eq!(before(12).as_deref(), later.get(..later.len() - 12));
+        assert_eq!(before(1).as_deref(), Some(&b""[..]));
+        assert_eq!(before(3), None);
+    }
 
     #[test]
     fn a_timeline_begins_before_the_header_of_its_first_page() {

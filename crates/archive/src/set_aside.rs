@@ -132,6 +132,7 @@ pub async fn plan_set_aside(
         return moved_before(repository, timeline, &listing).await;
     }
     refuse_unknown_descent(timeline, &timelines)?;
+    refuse_lost_parent(timeline, &timelines)?;
     let what: Vec<String> = moving.iter().map(ToString::to_string).collect();
     let what = format!("timeline {}", what.join(", "));
     refuse_backups(repository, &what, |of| moving.contains(&of.timeline)).await?;
@@ -361,6 +362,19 @@ fn refuse_unknown_descent(timeline: TimelineId, timelines: &Timelines) -> Result
         "whether timeline {other} descends from timeline {timeline} is not known: {error}; restore \
          that history from a copy of the repository, or set timeline {other} aside first"
     )))
+}
+
+/// Whoever comes here since a history is lost does not mean those that descend from its timeline. They have its lines.
+fn refuse_lost_parent(timeline: TimelineId, timelines: &Timelines) -> Result<(), ArchiveError> {
+    let mut descendants = family(timeline, timelines).into_iter();
+    let descendant = descendants.find(|&of| of != timeline);
+    match (timelines.history(timeline), descendant) {
+        (None, Some(descendant)) if timeline.0 > 1 => Err(ArchiveError::Request(format!(
+            "the history of timeline {timeline} is lost, and timeline {descendant}, which descends from it, would be set \
+             aside too: \"walzip timeline rebuild-history {timeline}\" makes it from that one's"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// A backup is worth nothing without the WAL that it ended in.

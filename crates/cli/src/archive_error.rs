@@ -315,7 +315,7 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Some(
                 "Push it from the pg_wal of a server on that timeline or a later one: walzip \
                  archive-push pg_wal/0000000N.history. Where no server has it, \"walzip timeline \
-                 rebuild-history N\" makes it from the archived WAL. One that is damaged has to be removed \
+                 rebuild-history N\" makes it from that of a later timeline, or from the archived WAL. One that is damaged has to be removed \
                  first: walzip repo rm KEY --force --confirm. Where neither can be had, \"walzip timeline set-aside N \
                  --confirm\" puts away what is left of that timeline, and the others can be restored.",
             ),
@@ -363,19 +363,12 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                  was changed.",
             ),
         ),
-        ArchiveError::WalNotArchived { is_copy: true, .. } => (
-            Kind::WalNotArchived,
-            Some(
-                "This directory is a restored copy that does not archive. If it is to be thrown away, add --force; do \
-                 not push its WAL.",
-            ),
-        ),
         ArchiveError::WalNotArchived { .. } => (
             Kind::WalNotArchived,
             Some(
-                "To keep them, push each of them (walzip archive-push FILE), and do not start this \
-                 server again: it would go on writing into the last one. To restore without them: \
-                 --force. Nothing was changed.",
+                "If this is a copy that was restored, and is to be thrown away, add --force, and do not push its WAL. If it \
+                 was production, push each of them (walzip archive-push FILE), and do not start this server again: it would \
+                 go on writing into the last one. Nothing was changed.",
             ),
         ),
         ArchiveError::DamagedThere { .. } => (

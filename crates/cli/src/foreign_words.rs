@@ -64,7 +64,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ),
     (
         "--start-fast",
-        "The checkpoint of a backup is always a fast one.",
+        "--checkpoint says how a backup begins: fast or spread.",
     ),
     (
         "--tablespace-map",
@@ -155,7 +155,7 @@ const KEYS: &[(&str, &str)] = &[
     ),
     (
         "start-fast",
-        "The checkpoint of a backup is always a fast one.",
+        "The option --checkpoint of backup says how one begins: fast or spread.",
     ),
 ];
 

@@ -87,7 +87,7 @@ impl Service<'_> {
             stopping,
             live(stop.clone())
         );
-        log::notice("the service has ended: a signal asked for it, and what was begun is finished");
+        log::notice("the service was ended by a signal");
         Ok(())
     }
 

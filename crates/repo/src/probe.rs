@@ -14,8 +14,9 @@ use crate::error::RepoError;
 use crate::layout::{self, PROBE};
 use crate::repository::Repository;
 
-/// What is put to try whether there is room. A disk that is full may have room for a few bytes.
-const TRIED_BYTES: usize = 1 << 20;
+/// What is put to try whether there is room: as much as a segment has. A disk that segments have filled has room for
+/// less than one.
+const TRIED_BYTES: usize = 16 << 20;
 
 /// Refuses a store on which a put replaces an object that exists.
 ///
@@ -46,7 +47,10 @@ impl Repository {
     pub async fn try_writing(&self) -> Result<(), RepoError> {
         self.check_wal().await?;
         let key = layout::wal_probe_key(self.cluster());
-        let content = Bytes::from(vec![0; TRIED_BYTES]);
+        // File systems that compress make nothing of zeros.
+        let mut noise = vec![0; TRIED_BYTES];
+        blake3::Hasher::new().finalize_xof().fill(&mut noise);
+        let content = Bytes::from(noise);
         let mut put = self.create(&key, content.clone()).await;
         if matches!(put, Err(RepoError::AlreadyExists { .. })) && self.remove(&key).await.is_ok() {
             put = self.create(&key, content).await;

@@ -236,6 +236,8 @@ impl<B: BranchBackup> Branches<'_, B> {
                     .went_on((&branch, last, written), (newest, birth))
                     .await?
             }
+            // Its beginning is not there any more to tell. Where no backup leads, nobody can go.
+            (_, None) => !self.is_reached(timeline),
             _ => false,
         };
         match had_ended {
@@ -318,6 +320,12 @@ impl<B: BranchBackup> Branches<'_, B> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether a recovery can come to a timeline.
+    fn is_reached(&self, timeline: TimelineId) -> bool {
+        let mut stops = self.backups.iter().map(BranchBackup::stop);
+        stops.any(|stop| self.timelines.passes(timeline, stop.timeline, stop.lsn))
     }
 
     /// What a segment says of time.

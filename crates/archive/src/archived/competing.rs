@@ -28,10 +28,8 @@ pub(crate) async fn competing<B: BranchBackup>(
     let mut candidates: BTreeSet<TimelineId> = wal.timelines().collect();
     candidates.extend(backups.iter().map(|backup| backup.stop().timeline));
     candidates.extend(timelines.known());
-    let is_lost = !timelines
-        .without_history(candidates.iter().copied())
-        .is_empty();
-    if backups.is_empty() || candidates.len() < 2 || is_lost {
+    let lost = lost_histories(timelines, candidates.iter().copied(), backups);
+    if backups.is_empty() || candidates.len() < 2 || !lost.is_empty() {
         return Ok(Competing::new());
     }
     let branches = Branches {
@@ -50,6 +48,19 @@ pub(crate) async fn competing<B: BranchBackup>(
     let others = others.map(|other| (other.timeline, other.put_away.clone()));
     let chosen = (choice.timeline, choice.put_away.clone());
     Ok(others.chain([chosen]).collect())
+}
+
+/// The histories that are lost, without which it is not known what leads where: those of timelines from which a
+/// recovery can begin, and of later ones.
+pub(crate) fn lost_histories<B: BranchBackup>(
+    timelines: &Timelines,
+    with_wal: impl Iterator<Item = TimelineId>,
+    backups: &[B],
+) -> Vec<TimelineId> {
+    let first = backups.iter().map(|backup| backup.stop().timeline).min();
+    let mut lost = timelines.without_history(with_wal);
+    lost.retain(|of| first.is_none_or(|first| *of >= first));
+    lost
 }
 
 /// A timeline that went on beside another one.

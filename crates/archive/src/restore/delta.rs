@@ -93,8 +93,7 @@ pub(super) async fn look(
     if !options.force {
         let files = unarchived::find(repository, data).await?;
         if !files.is_empty() {
-            let is_copy = is_copy(data);
-            return Err(ArchiveError::WalNotArchived { files, is_copy });
+            return Err(ArchiveError::WalNotArchived { files });
         }
         if let (Some(end), None) = (end, &marker) {
             unarchived::refuse_ahead(data, end).await?;
@@ -110,17 +109,6 @@ pub(super) async fn look(
     directories.refuse_occupied(|path| found.is_own(path))?;
     cleaning::check_access(directories, found.given_up())?;
     Ok(Some(found))
-}
-
-/// Whether a directory is one that was restored and does not archive: it has the setting that a restore writes.
-fn is_copy(data: &Path) -> bool {
-    let settings = fs::read(data.join("postgresql.auto.conf")).unwrap_or_default();
-    let settings = String::from_utf8_lossy(&settings);
-    let mut archive_mode = settings.lines().rev().filter_map(|line| {
-        let (name, value) = line.split_once('=')?;
-        (name.trim() == "archive_mode").then(|| value.trim())
-    });
-    archive_mode.next() == Some("'off'")
 }
 
 /// The cluster of a data directory that no restore has marked.
@@ -277,22 +265,4 @@ pub(super) fn remove_directories(
     removed: &mut Removed,
 ) -> Result<(), ArchiveError> {
     cleaning::remove_directories(directories, kept, removed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_copy_that_does_not_archive_is_known_by_its_settings() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let file = directory.path().join("postgresql.auto.conf");
-        assert!(!is_copy(directory.path()));
-        let restored =
-            "# Written by walzip restore at now.\nrestore_command = 'x'\narchive_mode = 'off'\n";
-        fs::write(&file, restored).expect("written");
-        assert!(is_copy(directory.path()));
-        fs::write(&file, format!("{restored}archive_mode = 'on'\n")).expect("written");
-        assert!(!is_copy(directory.path()));
-    }
 }

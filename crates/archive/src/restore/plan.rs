@@ -96,7 +96,7 @@ async fn plan_of(whose: &Whose, options: &RestoreOptions) -> Result<Plan, Archiv
         let because = format!("which backup {} is of", backup.label);
         planner.warn_of_others(timeline, None, &because).await?;
     }
-    planner.check_histories(timeline)?;
+    planner.check_histories(&backup, timeline)?;
     let reached = planner.check_reach(&backup, timeline, found).await;
     let (timeline, (end, expected_end)) = match reached {
         Err(ArchiveError::BeyondArchive { target, end }) => {

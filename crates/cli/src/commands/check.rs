@@ -56,7 +56,12 @@ pub fn run(args: CheckArgs) -> Result<(), CommandError> {
     config.check_values()?;
     let places = args.repo.places(&config, None)?;
     repo_args::refuse_the_same(&places, Location::leads_to_same_place)?;
-    refuse_expiry_without_retention(&config)?;
+    if lacks_retention(&config)? {
+        tracing::warn!(
+            "expire-every is set, and no retention: \"walzip serve\" does not start unless its environment has one \
+             (repo-retention-full, repo-retention-window)"
+        );
+    }
     let settings = args.connection.settings(&config)?;
     let timeout = Duration::from_secs(args.archive_timeout);
     each(&places, |place| check_one(place, &settings, timeout))
@@ -107,19 +112,19 @@ fn check_one(
     }
 }
 
-/// With such a file, `serve` does not start.
-fn refuse_expiry_without_retention(config: &Config) -> Result<(), CommandError> {
+/// Whether `serve` does not start with a file, unless its own variables have a retention.
+fn lacks_retention(config: &Config) -> Result<bool, CommandError> {
     if config.expire_every.is_none() {
-        return Ok(());
+        return Ok(false);
     }
     // Where the file names none, its keys are those of the one that a variable names.
     let numbers = std::iter::once(1).chain(config.repositories());
     for number in numbers {
         if expire::has_retention(&config.of_repository(number)?) {
-            return Ok(());
+            return Ok(false);
         }
     }
-    Err(expire::no_retention_to_serve())
+    Ok(true)
 }
 
 /// Why a check failed. Where a segment does not arrive, it is tried whether anything can be put there: the server's
@@ -221,24 +226,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_serve_would_not_start_with_is_refused() {
-        let refused = |text: &str| {
+    fn what_serve_would_not_start_with_is_known() {
+        let lacks = |text: &str| {
             let config = Config::parse(text).expect("valid");
-            let refused = refuse_expiry_without_retention(&config).err();
-            refused.map(|error| error.kind())
+            lacks_retention(&config).expect("valid")
         };
         let without = "repo = \"/r\"\nexpire-every = \"1d\"\n";
-        assert_eq!(refused(without), Some(Kind::OptionRequired));
-        assert_eq!(
-            refused("expire-every = \"1d\"\n"),
-            Some(Kind::OptionRequired)
-        );
-        assert_eq!(refused("repo = \"/r\"\n"), None);
+        assert!(lacks(without));
+        assert!(lacks("expire-every = \"1d\"\n"));
+        assert!(!lacks("repo = \"/r\"\n"));
         for retention in [
             "repo-retention-full = 2",
             "repo2 = \"/s\"\nrepo2-retention-window = \"14d\"",
         ] {
-            assert_eq!(refused(&format!("{without}{retention}\n")), None);
+            assert!(!lacks(&format!("{without}{retention}\n")));
         }
     }
 }

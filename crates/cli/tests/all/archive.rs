@@ -304,7 +304,7 @@ fn restore_needs_a_backup_and_refuses_contradictions() {
     for arguments in [&get[..], &pin] {
         let complaint = sandbox.fails(75, arguments);
         assert!(
-            complaint.contains("there is no backup 20261121-220130F"),
+            complaint.contains("there is no finished backup 20261121-220130F"),
             "{complaint}"
         );
         assert!(

@@ -17,6 +17,9 @@ const MACHINE_ROLE: &str = "//169.254.169.254/";
 /// What S3 says of a request that is signed for another region than the bucket's, and of other signatures.
 const MALFORMED: &str = "AuthorizationHeaderMalformed";
 
+/// What the client says of the answer of another region that has the bucket.
+const REDIRECTED: &str = "incorrectly configured region";
+
 #[derive(Debug, thiserror::Error)]
 #[error("the store has no bucket or container of this name, and walzip makes none")]
 struct NoBucket;
@@ -63,9 +66,13 @@ pub(super) fn misunderstood(error: Error, location: &str) -> Error {
 /// What a store says of a wrong region. The innermost error says it without what is around it.
 fn wrong_region(said: &[String]) -> Option<String> {
     let innermost = said.iter().rev();
+    let says = |text: &&String| text.contains(REDIRECTED);
+    if let Some(redirected) = innermost.clone().find(says) {
+        return Some(redirected.clone());
+    }
     let mut found = innermost.filter_map(|text| text.get(text.find(MALFORMED)?..));
-    let detail = found.next().filter(|detail| detail.contains("region"))?;
-    Some(detail.to_owned())
+    let is_of_region = |detail: &&str| detail.contains("region") && detail.contains("expecting");
+    found.next().filter(is_of_region).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -88,5 +95,15 @@ mod tests {
             "s3://bucket cannot be reached: AuthorizationHeaderMalformed: the region 'us-east-1' is wrong; \
              expecting 'eu-central-1'"
         );
+    }
+
+    #[test]
+    fn another_regions_redirection_is_told_and_other_signatures_are_not() {
+        let said = |text: &str| wrong_region(&["outer".to_owned(), text.to_owned()]);
+        let redirected = "Received redirect without LOCATION, this normally indicates an incorrectly configured region";
+        assert_eq!(said(redirected).as_deref(), Some(redirected));
+        let signature =
+            "AuthorizationHeaderMalformed: a non-empty Access Key in the credential of the region";
+        assert_eq!(said(signature), None);
     }
 }

@@ -104,8 +104,12 @@ impl Limited {
 impl HttpService for Limited {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let uri = request.uri();
-        let host = uri.authority().map_or("", |authority| authority.as_str());
-        let host = format!("{}://{host}", uri.scheme_str().unwrap_or("https"));
+        // Without what may stand before the host: a password is not for the log.
+        let (scheme, host) = (uri.scheme_str().unwrap_or("https"), uri.host());
+        let port = uri
+            .port()
+            .map_or_else(String::new, |port| format!(":{port}"));
+        let host = format!("{scheme}://{}{port}", host.unwrap_or_default());
         let answer = self.answer(request).await;
         self.failures.note(match &answer {
             Err(error) => Some(format!("cannot reach {host}: {}", causes(error))),

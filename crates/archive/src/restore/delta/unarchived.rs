@@ -11,6 +11,7 @@ use walzip_pgformat::{Input, Lsn, PAGE_SIZE, ReadAt, TimelineId, rmgr_id};
 use walzip_repo::{ClusterIdentity, Repository};
 
 use crate::archived::archived_wal::ArchivedWal;
+use crate::archived::own_history;
 use crate::archived::stable_file::StableFile;
 use crate::archived::stored_wal::StoredWal;
 use crate::archived::timelines::Timelines;
@@ -42,11 +43,13 @@ pub(super) async fn find(
     let archived: HashSet<&str> = listing.iter().map(|entry| entry.name.as_str()).collect();
     let aside = aside(repository).await?;
     let forks = forks(&Timelines::read(repository, &listing).await);
+    let others = of_other_servers(repository, &files, &archived).await?;
     let mut found = Vec::new();
     for file in files {
         let name = file.name.to_string();
+        let may_differ = file.is_ready || others.contains(&file.name.timeline());
         let is_missed = match archived.contains(name.as_str()) {
-            true => file.is_ready && !is_same(repository, &name, &file.path).await?,
+            true => may_differ && !is_same(repository, &name, &file.path).await?,
             false if file.is_ready => true,
             false if aside.contains(&name) => false,
             false => {
@@ -60,6 +63,43 @@ pub(super) async fn find(
         }
     }
     Ok(found)
+}
+
+/// The timelines under whose numbers another server has archived: a server that does not archive notes nothing of that,
+/// and its files have the same names.
+async fn of_other_servers(
+    repository: &Repository,
+    files: &[WalFile],
+    archived: &HashSet<&str>,
+) -> Result<BTreeSet<TimelineId>, ArchiveError> {
+    let mut others = BTreeSet::new();
+    for WalFile { name, path, .. } in files {
+        let (WalFileName::History(timeline), name) = (name, name.to_string()) else {
+            continue;
+        };
+        let Some(stored) = stored_history(repository, &name, archived).await? else {
+            continue;
+        };
+        let own = fs::read(path).map_err(|error| ArchiveError::file("read", path, error))?;
+        if own != stored && !own_history::is_rebuilt_of(*timeline, &stored, &own) {
+            others.insert(*timeline);
+        }
+    }
+    Ok(others)
+}
+
+async fn stored_history(
+    repository: &Repository,
+    name: &str,
+    archived: &HashSet<&str>,
+) -> Result<Option<Vec<u8>>, ArchiveError> {
+    if !archived.contains(name) {
+        return Ok(None);
+    }
+    match StoredWal::get(repository, name).await? {
+        Some(stored) => Ok(Some(stored.content(name).await?)),
+        None => Ok(None),
+    }
 }
 
 /// Where a timeline left another one.

@@ -2,15 +2,18 @@
 
 use super::Planner;
 use crate::error::ArchiveError;
-use crate::restore::target::RecoveryTarget;
+use crate::restore::target::{RecoveryTarget, TargetTimeline};
 
 impl Planner<'_> {
-    /// Refuses a time before the end of every backup, whichever timeline would be followed. One that cannot be read
-    /// may have ended before it.
+    /// Refuses a time before the end of every backup, unless a timeline was named: not every backup leads to that. One
+    /// that cannot be read may have ended before it.
     pub(super) fn refuse_too_early(&self) -> Result<(), ArchiveError> {
         let (RecoveryTarget::Time(target), None) = (self.target(), &self.asked) else {
             return Ok(());
         };
+        if matches!(self.options.recovery.timeline, TargetTimeline::Id(_)) {
+            return Ok(());
+        }
         let mut listed = self.listed.iter();
         let may_serve = listed.any(|listed| match &listed.read {
             Ok(record) => record.stop.time <= *target,

@@ -69,7 +69,7 @@ impl Planner<'_> {
         let Some((_, child)) = descendants.max() else {
             return Ok(None);
         };
-        self.check_histories(child)?;
+        self.check_histories(backup, child)?;
         match self.check_reach(backup, child, None).await {
             Ok(reached) => Ok(Some((child, reached))),
             Err(ArchiveError::BeyondArchive { .. } | ArchiveError::WalMissing { .. }) => Ok(None),

@@ -4,6 +4,7 @@ use walzip_pgformat::{Lsn, TimelineId};
 
 use super::Planner;
 use crate::archived::branches::{Branches, Choice, readable};
+use crate::archived::competing::lost_histories;
 use crate::archived::wal_times::{last_record, read_segment};
 use crate::backups::backup_record::BackupRecord;
 use crate::error::ArchiveError;
@@ -38,9 +39,11 @@ impl Planner<'_> {
     }
 
     async fn sole_timeline(&self, asked: Option<&BackupRecord>) -> Result<Choice, ArchiveError> {
-        let lost = self
-            .timelines
-            .without_history(self.with_wal.iter().copied());
+        let lost = lost_histories(
+            &self.timelines,
+            self.with_wal.iter().copied(),
+            &self.records,
+        );
         if !lost.is_empty() {
             return Err(self.history_lost(lost));
         }
@@ -103,7 +106,12 @@ impl Planner<'_> {
         asked: Option<&BackupRecord>,
         because: &str,
     ) -> Result<(), ArchiveError> {
-        match self.sole_timeline(asked).await {
+        let sole = match self.sole_timeline(asked).await {
+            // Of a name and a transaction it is asked when they are found.
+            Ok(choice) if !choice.competing.is_empty() => Err(self.competing(&choice)),
+            sole => sole,
+        };
+        match sole {
             Ok(choice) if choice.timeline == followed => {}
             Ok(choice) => tracing::warn!(
                 "timeline {followed} is followed, {because}; the youngest one that went on is timeline {}",
@@ -175,16 +183,21 @@ impl Planner<'_> {
         }
     }
 
-    /// A server asks for the history of its timeline, and for those of the numbers that follow, to find a
-    /// free one when it is promoted. It ends where one is not there that has to be.
-    pub(super) fn check_histories(&self, timeline: TimelineId) -> Result<(), ArchiveError> {
+    /// A server asks for the histories of the numbers from its own to that of its target, and for those of the
+    /// numbers that follow, to find a free one when it is promoted. It ends where one is not there that has to be.
+    pub(super) fn check_histories(
+        &self,
+        backup: &BackupRecord,
+        timeline: TimelineId,
+    ) -> Result<(), ArchiveError> {
         let lost = self
             .timelines
             .without_history(self.with_wal.iter().copied());
         let newest = self.timelines.newest_from(timeline);
         let next = TimelineId(newest.0.saturating_add(1));
         let is_absent = |of: &&TimelineId| self.timelines.unreadable(**of).is_none();
-        let mut asked = lost.iter().filter(|of| (timeline..=next).contains(of));
+        let first = backup.start.timeline.min(timeline);
+        let mut asked = lost.iter().filter(|of| (first..=next).contains(of));
         match asked.find(is_absent) {
             Some(&of) => Err(self.history_lost(vec![of])),
             None => Ok(()),

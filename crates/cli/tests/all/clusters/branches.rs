@@ -337,11 +337,19 @@ fn a_lost_history_is_damage_everywhere_and_may_come_back() {
     );
     let info = succeed(&mut third.walzip(&["info"]));
     assert!(info.contains("history is missing"), "{info}");
-    refused(
-        &restore(&site, "refused", &[]),
-        26,
-        &["timeline 2", "history"],
-    );
+    for target in [&[][..], &["--target-timeline", "3"]] {
+        refused(
+            &restore(&site, "refused", target),
+            26,
+            &["timeline 2", "history"],
+        );
+    }
+    let checked = third.walzip(&["check"]).output().expect("runs");
+    refused(&checked, 26, &["timeline 2", "rebuild-history N"]);
+    // Production would go with it.
+    let aside = ["timeline", "set-aside", "2", "--confirm"];
+    let aside = third.walzip(&aside).output().expect("runs");
+    refused(&aside, 31, &["rebuild-history 2", "timeline 3"]);
     let mut get = third.walzip(&["archive-get", "00000002.history"]);
     let got = get.arg(site.path("got")).output().expect("runs");
     assert_eq!(got.status.code(), Some(26), "{}", said(&got));
@@ -363,7 +371,7 @@ fn a_lost_history_is_damage_everywhere_and_may_come_back() {
     let other = push("1\t0/700000\tanother cluster's\n");
     assert_eq!(other.status.code(), Some(45), "{}", said(&other));
     let content = String::from_utf8(content.expect("in pg_wal")).expect("text");
-    // What no server has any more is made of the WAL.
+    // What no server has any more is made of a later history, or of the WAL.
     let rebuild = |timeline| ["timeline", "rebuild-history", timeline];
     let told = succeed(&mut third.walzip(&rebuild("2")));
     let switch = content.split('\t').nth(1).expect("a position");

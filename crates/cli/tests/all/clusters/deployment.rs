@@ -356,7 +356,7 @@ fn a_service_without_its_repository_says_so_and_goes_on() {
     assert!(child.wait().expect("it ends").success());
     let line = lines.next().expect("a line").expect("text");
     assert!(
-        line.starts_with("walzip: info: the service has ended"),
+        line.starts_with("walzip: info: the service was ended"),
         "{line}"
     );
 }

@@ -140,7 +140,7 @@ fn what_is_not_retained_goes_and_the_rest_is_restored_to_any_moment() {
         "1-full 1-incr 2-full 2-incr 3-full 3-incr"
     );
     let told = fails(&site, 75, &["restore", "-D", "gone", "--backup", of(0)]);
-    assert!(told.contains("there is no backup"), "{told}");
+    assert!(told.contains("there is no finished backup"), "{told}");
 }
 
 #[test]

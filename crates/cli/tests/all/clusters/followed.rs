@@ -159,6 +159,13 @@ fn a_transaction_is_looked_for_on_the_timeline_of_the_backup_from_which_it_is_re
     write(&primary, "6-production");
     primary.archive_everything();
     succeed(&mut copy.walzip(&["backup"]));
+    for server in [&primary, &copy] {
+        server.sql("SELECT pg_create_restore_point('twice')");
+        server.archive_everything();
+    }
+    let twice = [&current[..], &["--target-name", "twice"]].concat();
+    let told = said(&restore(&site, "twice", &twice));
+    assert!(told.contains("is not the only one that went on"), "{told}");
     let to_production = [&current[..], &["--target-name", "of production"]].concat();
     let output = restore(&site, "production", &to_production);
     let told = said(&output);
@@ -168,6 +175,29 @@ fn a_transaction_is_looked_for_on_the_timeline_of_the_backup_from_which_it_is_re
         restored_rows(&site, &to_production),
         "1-common 2-production 3-production"
     );
+}
+
+/// Neither the copy nor the archive says that they are of two servers: only their histories differ.
+#[test]
+fn what_a_copy_that_does_not_archive_has_is_not_taken_for_what_another_server_archived() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let primary = primary(&site);
+    write(&primary, "1-common");
+    primary.archive_everything();
+    let copy = promoted(&site, "copy", &[]);
+    write(&copy, "2-copy");
+    copy.stop();
+    write(&primary, "3-production");
+    primary.archive_everything();
+    primary.stop();
+    let production = followed(&site, "production", "1", None);
+    write(&production, "4-production");
+    production.archive_everything();
+    assert_ne!(history_of(&copy, 2), history_of(&production, 2));
+    let output = restore(&site, "copy", &["--delta"]);
+    assert_eq!(output.status.code(), Some(113), "{}", said(&output));
+    let output = restore(&site, "copy", &["--delta", "--force"]);
+    assert!(output.status.success(), "{}", said(&output));
 }
 
 /// Whoever prepared it may have committed its other parts elsewhere.
