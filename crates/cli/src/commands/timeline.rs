@@ -116,12 +116,12 @@ struct PutBackArgs {
     on: OnArgs,
 }
 
-/// Make the history of a timeline that the archive has lost from its WAL
+/// Make the history of a timeline that the archive has lost
 ///
 /// A restore is refused (exit code 26) where the archive has WAL of a timeline, but not its history.
 /// Where a server on that timeline or a later one still has the file in its pg_wal, push that one.
-/// Otherwise the first archived segment of the timeline says where it began, and this makes the file
-/// of it. Without --confirm, this only prints it.
+/// Otherwise this makes the file of the history of a timeline that descends from it, which has the same
+/// lines; or of its first archived segment, which says where it began. Without --confirm, this only prints it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
