@@ -107,8 +107,10 @@ impl Planner<'_> {
         because: &str,
     ) -> Result<(), ArchiveError> {
         let sole = match self.sole_timeline(asked).await {
-            // Of a name and a transaction it is asked when they are found.
-            Ok(choice) if !choice.competing.is_empty() => Err(self.competing(&choice)),
+            // Of a name and a transaction it is asked when they are found, and of a position when it is reached.
+            Ok(choice) if !(choice.competing.is_empty() && choice.begun.is_empty()) => {
+                Err(self.competing(&choice))
+            }
             sole => sole,
         };
         match sole {

@@ -5,18 +5,11 @@ use std::time::Duration;
 
 use crate::clusters::branches::{primary, restore, restored_rows};
 use crate::clusters::forks::{objects, promoted, write};
+use crate::clusters::numbers::{PRESERVE, begun, refused};
 use crate::clusters::server::Server;
 use crate::clusters::site::{Site, said, succeed};
 
 const MAJOR: u32 = 15;
-const PRESERVE: [&str; 2] = ["--archive-mode", "preserve"];
-
-#[track_caller]
-fn refused(site: &Site, target: &[&str]) -> String {
-    let output = restore(site, "refused", target);
-    assert_eq!(output.status.code(), Some(110), "{}", said(&output));
-    said(&output)
-}
 
 /// A server that recovers along a timeline, to a moment, and is promoted.
 fn followed<'a>(site: &'a Site, name: &'a str, timeline: &str, until: Option<&str>) -> Server<'a> {
@@ -42,11 +35,8 @@ fn a_copy_is_not_taken_for_what_descends_from_production() {
     succeed(&mut primary.walzip(&["backup"]));
     primary.archive_everything();
     primary.stop();
-    let production = followed(&site, "production", "1", None);
+    let production = begun(&site, "production", 2);
     write(&production, "3-production");
-    while objects(&site, "00000002.history").is_empty() {
-        std::thread::sleep(Duration::from_millis(50));
-    }
     let copy = followed(&site, "copy", "2", Some(&before));
     let history = history_of(&copy, 3);
     assert_eq!(history.matches("\n2\t").count(), 1, "{history}");
@@ -177,6 +167,26 @@ fn a_transaction_is_looked_for_on_the_timeline_of_the_backup_from_which_it_is_re
     );
 }
 
+/// It may be meant on the timeline that has left the one with the backup, and has archived nothing yet.
+#[test]
+fn a_name_beside_a_timeline_with_a_history_only_is_warned_of() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let primary = primary(&site);
+    write(&primary, "1-common");
+    primary.archive_everything();
+    primary.stop();
+    let production = begun(&site, "production", 2);
+    primary.start(&[]);
+    primary.sql("SELECT pg_create_restore_point('of the old one')");
+    primary.archive_everything();
+    let name = ["--target-name", "of the old one"];
+    refused(&site, &name);
+    let current = [&["--target-timeline", "current"][..], &name].concat();
+    let told = said(&restore(&site, "current", &current));
+    assert!(told.contains("warning: timeline 1 is followed"), "{told}");
+    production.stop();
+}
+
 /// Neither the copy nor the archive says that they are of two servers: only their histories differ.
 #[test]
 fn what_a_copy_that_does_not_archive_has_is_not_taken_for_what_another_server_archived() {
@@ -190,7 +200,7 @@ fn what_a_copy_that_does_not_archive_has_is_not_taken_for_what_another_server_ar
     write(&primary, "3-production");
     primary.archive_everything();
     primary.stop();
-    let production = followed(&site, "production", "1", None);
+    let production = begun(&site, "production", 2);
     write(&production, "4-production");
     production.archive_everything();
     assert_ne!(history_of(&copy, 2), history_of(&production, 2));

@@ -10,17 +10,17 @@ use crate::clusters::server::Server;
 use crate::clusters::site::{Site, said, succeed};
 
 const MAJOR: u32 = 15;
-const PRESERVE: [&str; 2] = ["--archive-mode", "preserve"];
+pub(super) const PRESERVE: [&str; 2] = ["--archive-mode", "preserve"];
 
 #[track_caller]
-fn refused(site: &Site, target: &[&str]) -> String {
+pub(super) fn refused(site: &Site, target: &[&str]) -> String {
     let output = restore(site, "refused", target);
     assert_eq!(output.status.code(), Some(110), "{}", said(&output));
     said(&output)
 }
 
 /// A server of a timeline of which no segment is full yet.
-fn begun<'a>(site: &'a Site, name: &'a str, timeline: u32) -> Server<'a> {
+pub(super) fn begun<'a>(site: &'a Site, name: &'a str, timeline: u32) -> Server<'a> {
     let history = format!("{timeline:08X}.history");
     let server = promoted(
         site,
