@@ -80,6 +80,15 @@ impl Checked {
         self.missing = timeline_info::missing_wal(known, &backups, server.timeline, size)?;
         let competing = competing(part, known, &backups, size).await?;
         self.competing = competing.iter().map(CompetingTimeline::of).collect();
+        let leads = |backup: &BackupRecord| {
+            histories.passes(server.timeline, backup.stop.timeline, backup.stop.lsn)
+        };
+        if self.competing.is_empty() && !backups.is_empty() && !backups.iter().any(leads) {
+            return Err(ArchiveError::NoBackup(format!(
+                "no backup leads to timeline {}, on which the server is",
+                server.timeline
+            )));
+        }
         Ok(())
     }
 }

@@ -336,6 +336,18 @@ pub enum ArchiveError {
         is_gap: bool,
     },
 
+    /// A history names a timeline which is not the archive's of that number. Nothing was changed.
+    #[error(
+        "{name} comes from a timeline {ancestor} that is not the one in the archive: another server has taken that \
+         number as well"
+    )]
+    AncestorConflict {
+        /// The history's name.
+        name: String,
+        /// The timeline that it names.
+        ancestor: TimelineId,
+    },
+
     /// The newest backup that serves a target cannot be used; an older one might.
     #[error("the newest backup cannot be used: {problem}")]
     BackupUnusable {

@@ -30,6 +30,7 @@ use crate::archived::own_history;
 use crate::archived::settling;
 use crate::archived::stable_file::StableFile;
 use crate::archived::stored_wal::StoredWal;
+use crate::archived::timelines;
 use crate::archived::wal_index;
 use crate::archived::wal_times::SegmentTimes;
 use crate::cluster;
@@ -315,7 +316,10 @@ impl WalFile {
             return Ok(());
         }
         match TimelineHistory::read(timeline, self.file.beginning()) {
-            Ok(history) => check_history(part, &history).await,
+            Ok(history) => {
+                check_ancestors(part, &history).await?;
+                check_history(part, &history).await
+            }
             Err(error) => {
                 tracing::warn!("{name} is archived as it is, and not understood: {error}");
                 Ok(())
@@ -447,8 +451,39 @@ async fn archive_history(
     match file.archive_in_doubt(part, options).await {
         Ok(_) => tracing::warn!("{shown} was not archived yet, and is now"),
         // It contradicts WAL that is archived. The segment may be archived all the same.
-        Err(error @ ArchiveError::HistoryConflict { .. }) => tracing::warn!("{error}"),
+        Err(
+            error @ (ArchiveError::HistoryConflict { .. } | ArchiveError::AncestorConflict { .. }),
+        ) => tracing::warn!("{error}"),
         Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Refuses a history that names a timeline which is another server's in the archive: it would pass for a descendant of
+/// that one. The newest of them that the archive knows tells.
+async fn check_ancestors(
+    repository: &Repository,
+    history: &TimelineHistory,
+) -> Result<(), ArchiveError> {
+    let parts: Vec<TimelineId> = history.parts().map(|(ancestor, _)| ancestor).collect();
+    for &ancestor in parts.iter().rev() {
+        let archived = match timelines::read_archived(repository, ancestor).await {
+            Ok(Some(archived)) => archived,
+            Ok(None) => continue,
+            // What cannot be read contradicts nothing.
+            Err(error) if is_damage(&error) => {
+                tracing::warn!("{error}");
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        return match timelines::agree(&archived, history) {
+            true => Ok(()),
+            false => Err(ArchiveError::AncestorConflict {
+                name: WalFileName::History(history.timeline).to_string(),
+                ancestor,
+            }),
+        };
     }
     Ok(())
 }

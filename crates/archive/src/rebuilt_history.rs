@@ -32,8 +32,9 @@ pub struct RebuiltHistory {
     pub switch: Lsn,
 }
 
-/// Makes the history of a timeline. One that followed it has the same lines, and one more. Otherwise its first segment
-/// has to be archived, and the history of the timeline which it left.
+/// Makes the history of a timeline. One that followed it has the same lines, and one more; but the follower may be another
+/// server's, which had taken the same number. Where the first segment is archived, it tells, or the history is made of
+/// that and of the history of the timeline which it left.
 pub async fn rebuild_history(
     repository: &Repository,
     timeline: TimelineId,
@@ -47,18 +48,32 @@ pub async fn rebuild_history(
         ));
     }
     let listing = repository.list_wal().await?;
-    if let Some(content) = of_follower(repository, &listing, timeline).await? {
-        return from_lines(timeline, name, content);
-    }
     let size = wal_index::segment_size(repository, &listing).await?;
     let size = size.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE);
     let wal = ArchivedWal::of(&listing, size);
-    let Some(first) = wal.numbers_from(timeline, 0).next() else {
+    let first = wal.numbers_from(timeline, 0).next();
+    let first = first.map(|first| wal.name(timeline, first)).transpose()?;
+    let times = match first {
+        Some(segment) => Some(SegmentTimes::read(repository, segment).await?),
+        None => None,
+    };
+    let begins = times.as_ref().and_then(|times| times.beginning(timeline));
+    let mut followed = of_followers(repository, &listing, timeline).await?;
+    followed.retain(|history| begins.is_none_or(|begins| begins.is_right_after(history.switch)));
+    match followed.as_slice() {
+        [] => {}
+        [history] => return Ok(history.clone()),
+        [one, other, ..] => {
+            return refuse(format!(
+                "timelines that followed timeline {timeline} do not agree where it began: at {} or at {}. Two servers have \
+                 taken the number; push the history from pg_wal of the one that is meant",
+                one.switch, other.switch
+            ));
+        }
+    }
+    let Some(segment) = first else {
         return refuse(format!("the archive has no WAL of timeline {timeline}"));
     };
-    let segment = wal.name(timeline, first)?;
-    let times = SegmentTimes::read(repository, segment).await?;
-    let begins = times.beginning(timeline);
     let Some((lsn, parent)) = begins.and_then(|timed| Some((timed.lsn, parent_of(&timed.record)?)))
     else {
         return refuse(format!(
@@ -78,24 +93,34 @@ pub async fn rebuild_history(
     })
 }
 
-/// What the history of a timeline that followed this one has of it: PostgreSQL adds a line to the lines of the timeline
-/// that it followed (`writeTimeLineHistory`, access/transam/timeline.c, 13 to 18).
-async fn of_follower(
+/// What the histories of timelines that followed this one have of it, each once: PostgreSQL adds a line to the lines of the
+/// timeline that it followed (`writeTimeLineHistory`, access/transam/timeline.c, 13 to 18).
+async fn of_followers(
     repository: &Repository,
     listing: &[WalEntry],
     timeline: TimelineId,
-) -> Result<Option<Vec<u8>>, ArchiveError> {
+) -> Result<Vec<RebuiltHistory>, ArchiveError> {
     let timelines = Timelines::read(repository, listing).await;
     let follows = |other: &TimelineId| {
         let history = timelines.history(*other);
         let mut ancestors = history.into_iter().flat_map(|history| &history.ancestors);
         ancestors.any(|ancestor| ancestor.timeline == timeline)
     };
-    let Some(follower) = timelines.known().find(follows) else {
-        return Ok(None);
-    };
-    let content = history_of(repository, follower).await?;
-    Ok(lines_before(&content, timeline))
+    let mut known: Vec<RebuiltHistory> = Vec::new();
+    for follower in timelines.known().filter(follows) {
+        let content = history_of(repository, follower).await?;
+        let Some(lines) = lines_before(&content, timeline) else {
+            continue;
+        };
+        let history = from_lines(timeline, lines)?;
+        let is_same = |other: &RebuiltHistory| {
+            (other.parent, other.switch) == (history.parent, history.switch)
+        };
+        if !known.iter().any(is_same) {
+            known.push(history);
+        }
+    }
+    Ok(known)
 }
 
 /// The lines before that of a timeline, without the empty line that PostgreSQL puts between two.
@@ -116,11 +141,8 @@ fn lines_before(content: &[u8], timeline: TimelineId) -> Option<Vec<u8>> {
     None
 }
 
-fn from_lines(
-    timeline: TimelineId,
-    name: String,
-    content: Vec<u8>,
-) -> Result<RebuiltHistory, ArchiveError> {
+fn from_lines(timeline: TimelineId, content: Vec<u8>) -> Result<RebuiltHistory, ArchiveError> {
+    let name = WalFileName::History(timeline).to_string();
     let history = timelines::read_history(&name, timeline, &content)?;
     let Some(parent) = history.ancestors.last() else {
         return Err(ArchiveError::Request(format!(

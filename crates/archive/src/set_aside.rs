@@ -310,12 +310,9 @@ fn refuse_root(timeline: TimelineId, timelines: &Timelines) -> Result<(), Archiv
     Ok(())
 }
 
-/// A timeline and those whose history names it.
+/// A timeline and those that descend from it.
 fn family(timeline: TimelineId, timelines: &Timelines) -> BTreeSet<TimelineId> {
-    let descends = |other: &TimelineId| {
-        let history = timelines.history(*other);
-        history.is_some_and(|history| history.contains(timeline))
-    };
+    let descends = |other: &TimelineId| timelines.left_at(timeline, *other).is_some();
     let descendants = timelines.known().filter(descends);
     descendants.chain([timeline]).collect()
 }

@@ -320,7 +320,9 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                  --confirm\" puts away what is left of that timeline, and the others can be restored.",
             ),
         ),
-        ArchiveError::HistoryConflict { .. } => (Kind::ArchiveDuplicate, Some(NUMBER_TAKEN)),
+        ArchiveError::HistoryConflict { .. } | ArchiveError::AncestorConflict { .. } => {
+            (Kind::ArchiveDuplicate, Some(NUMBER_TAKEN))
+        }
         ArchiveError::BackupUnusable { .. } => (
             Kind::BackupSetInvalid,
             Some("--backup names an older one; \"walzip verify\" shows what is wrong."),

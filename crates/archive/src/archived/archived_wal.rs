@@ -178,8 +178,13 @@ impl Way<'_> {
     }
 
     fn is_archived(&self, number: u64) -> Result<bool, ArchiveError> {
-        let segment = self.segment(number)?;
-        Ok(self.wal.has(segment.timeline, number))
+        let timeline = self.segment(number)?.timeline;
+        Ok(self.is_of(timeline) && self.wal.has(timeline, number))
+    }
+
+    /// Whether the archive's WAL of a timeline is on the way, where the timeline is.
+    fn is_of(&self, timeline: TimelineId) -> bool {
+        self.timelines.is_on_way(timeline, self.goal)
     }
 
     /// The number of the newest archived segment on the way.
@@ -190,7 +195,7 @@ impl Way<'_> {
                 if Some(number) <= newest {
                     break;
                 }
-                if self.segment(number)?.timeline == timeline {
+                if self.segment(number)?.timeline == timeline && self.is_of(timeline) {
                     newest = Some(number);
                     break;
                 }
@@ -231,7 +236,7 @@ impl Way<'_> {
                 if next.is_some_and(|next| later >= next) {
                     break;
                 }
-                if self.segment(later)?.timeline == timeline {
+                if self.segment(later)?.timeline == timeline && self.is_of(timeline) {
                     next = Some(later);
                     break;
                 }

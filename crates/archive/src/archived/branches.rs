@@ -5,7 +5,7 @@
 //! the timeline that was **born last** by the target's moment is followed, and only if nothing
 //! else was alive when it was born. Alive is a timeline with a commit or a backup of its own
 //! after that. Two that were alive at the same time are two clusters, and which of them is meant
-//! is not ours to guess.
+//! is not ours to guess. One that was promoted several times since the two parted was born by the first of them.
 //!
 //! The clocks of two servers may be hours apart, so the store's clock, which is one, has a say too: a timeline
 //! was alive as well if its last commit is later than the moment at which the first file of the other one was stored.
@@ -120,21 +120,21 @@ impl<B: BranchBackup> Branches<'_, B> {
         // Where nothing says which of those without WAL went on, the others are beside the last one.
         let last = after.or(begun.last().copied().filter(|_| youngest.is_none()));
         let (birth, newest) = match (last, youngest) {
-            (Some(last), _) => (self.birth_of_ancestors(last, &born), last),
+            (Some(last), _) => (None, last),
             (None, Some(youngest)) => youngest,
             (None, None) => return Ok(None),
         };
         let beside = begun.iter().filter(|&&other| other != newest);
         let mut choice = Choice {
             put_away: self.put_away(newest, None)?,
-            born: birth.filter(|_| last.is_none()),
+            born: birth,
             competing: beside
                 .filter_map(|&other| self.beside(newest, other))
                 .collect(),
             ..Choice::told(newest)
         };
         for &(_, timeline) in born.iter().filter(|(_, timeline)| *timeline != newest) {
-            self.compare(timeline, birth, &mut choice).await?;
+            self.compare(timeline, &mut choice).await?;
         }
         Ok(Some(choice))
     }
@@ -142,18 +142,7 @@ impl<B: BranchBackup> Branches<'_, B> {
     /// The last of those that descend from a timeline.
     fn last_after(&self, timeline: TimelineId, begun: &[TimelineId]) -> Option<TimelineId> {
         let mut newest_first = begun.iter().rev().copied();
-        newest_first.find(|&begun| self.left_at(timeline, begun).is_some())
-    }
-
-    /// When the youngest of the timelines was born from which this one descends: it is younger.
-    fn birth_of_ancestors(
-        &self,
-        timeline: TimelineId,
-        born: &[(Option<Timestamp>, TimelineId)],
-    ) -> Option<Timestamp> {
-        let history = self.timelines.history(timeline)?;
-        let ancestors = born.iter().filter(|(_, other)| history.contains(*other));
-        ancestors.filter_map(|(birth, _)| *birth).max()
+        newest_first.find(|&begun| self.timelines.left_at(timeline, begun).is_some())
     }
 
     /// The same among those that have WAL or a backup.
@@ -177,8 +166,7 @@ impl<B: BranchBackup> Branches<'_, B> {
         }
         for begun in self.begun(candidates, &born, None).await? {
             let mut other = Choice::told(begun);
-            let birth = self.birth_of_ancestors(begun, &born);
-            self.compare(choice.timeline, birth, &mut other).await?;
+            self.compare(choice.timeline, &mut other).await?;
             let descends = self.last_after(choice.timeline, &[begun]).is_some();
             let beside = self.beside(choice.timeline, begun);
             match descends && other.competing.is_empty() {
@@ -197,14 +185,12 @@ impl<B: BranchBackup> Branches<'_, B> {
         candidates.filter(|&timeline| self.has_content(timeline))
     }
 
-    /// Adds another timeline with WAL or a backup to a choice, if it was alive after they parted, and after this birth.
-    async fn compare(
-        &self,
-        timeline: TimelineId,
-        birth: Option<Timestamp>,
-        choice: &mut Choice,
-    ) -> Result<(), ArchiveError> {
+    /// Adds another timeline with WAL or a backup to a choice, if it was alive after they parted. It competes if it still
+    /// was after the other one's first own timeline was born.
+    async fn compare(&self, timeline: TimelineId, choice: &mut Choice) -> Result<(), ArchiveError> {
         let newest = choice.timeline;
+        let first = self.timelines.first_apart(newest, timeline);
+        let birth = self.birth(first).await?;
         let common = self.timelines.common(timeline, newest);
         let parted_at = common.map(|(_, at)| at).unwrap_or_default();
         let (life, written) = self.life_with_segment(timeline, parted_at, birth).await?;
@@ -233,11 +219,13 @@ impl<B: BranchBackup> Branches<'_, B> {
             (Life::Over, _) => return Ok(()),
             (Life::Until(last), Some(birth)) if last < birth => {
                 !self
-                    .went_on((&branch, last, written), (newest, birth))
+                    .went_on((&branch, last, written), (first, birth))
                     .await?
             }
-            // Its beginning is not there any more to tell. Where no backup leads, nobody can go.
-            (_, None) => !self.is_reached(timeline),
+            // Its beginning is not there any more to tell. Where no backup leads, nobody can go; but it went on.
+            (Life::Until(last), None) => {
+                !self.is_reached(timeline) && self.last_backup_of(newest) > Some(last)
+            }
             _ => false,
         };
         match had_ended {
@@ -271,12 +259,10 @@ impl<B: BranchBackup> Branches<'_, B> {
         let all = begun
             .iter()
             .chain(born.iter().map(|(_, timeline)| timeline));
-        let histories: Vec<_> = all
-            .filter_map(|&timeline| self.timelines.history(timeline))
-            .collect();
+        let all: Vec<TimelineId> = all.copied().collect();
         begun.retain(|&timeline| {
-            let mut others = histories.iter().filter(|other| other.timeline != timeline);
-            !others.any(|other| other.contains(timeline))
+            let mut others = all.iter();
+            !others.any(|&other| self.timelines.left_at(timeline, other).is_some())
         });
         // What was written to one that was left within its first segment is in the segment of the one that left it.
         let mut begun: Vec<TimelineId> = begun
@@ -291,8 +277,8 @@ impl<B: BranchBackup> Branches<'_, B> {
     /// The timeline with WAL that has most of one without, if there is any; otherwise that one.
     fn last_with_content(&self, timeline: TimelineId, candidates: &[TimelineId]) -> TimelineId {
         let with_wal = self.with_content(candidates);
-        let descendants =
-            with_wal.filter_map(|other| Some((self.left_at(timeline, other)?, other)));
+        let left_at = |other| self.timelines.left_at(timeline, other);
+        let descendants = with_wal.filter_map(|other| Some((left_at(other)?, other)));
         descendants.max().map_or(timeline, |(_, last)| last)
     }
 
@@ -326,6 +312,13 @@ impl<B: BranchBackup> Branches<'_, B> {
     fn is_reached(&self, timeline: TimelineId) -> bool {
         let mut stops = self.backups.iter().map(BranchBackup::stop);
         stops.any(|stop| self.timelines.passes(timeline, stop.timeline, stop.lsn))
+    }
+
+    /// When the last backup ended from which a recovery can come to a timeline.
+    fn last_backup_of(&self, timeline: TimelineId) -> Option<Timestamp> {
+        let stops = self.backups.iter().map(BranchBackup::stop);
+        let leading = stops.filter(|stop| self.timelines.passes(timeline, stop.timeline, stop.lsn));
+        leading.map(|stop| stop.time).max()
     }
 
     /// What a segment says of time.
@@ -364,12 +357,19 @@ impl<B: BranchBackup> Branches<'_, B> {
             return Ok(None);
         };
         let first = self.wal.number_at(switch);
-        for number in self
-            .wal
-            .numbers_from(timeline, first)
-            .take(BEGINNING_SEGMENTS)
-        {
-            let segment = self.wal.name(timeline, number)?;
+        let own = self.wal.numbers_from(timeline, first);
+        let mut segments = Vec::new();
+        for number in own.take(BEGINNING_SEGMENTS) {
+            segments.push(self.wal.name(timeline, number)?);
+        }
+        // What was left within its first segment has that in a copy of its descendant.
+        let copies = self.timelines.known().find(|&other| {
+            self.timelines.left_at(timeline, other).is_some() && self.wal.has(other, first)
+        });
+        if let Some(descendant) = copies.filter(|_| segments.is_empty()) {
+            segments.push(self.wal.name(descendant, first)?);
+        }
+        for segment in segments {
             let Some(times) = readable(self.times(segment).await)? else {
                 return Ok(None);
             };

@@ -135,6 +135,34 @@ impl Timelines {
         common
     }
 
+    /// The first timeline on the way to one after it has parted from another.
+    pub(crate) fn first_apart(&self, one: TimelineId, other: TimelineId) -> TimelineId {
+        let mut way = self.legs(one).into_iter().map(|(timeline, _)| timeline);
+        if let Some((common, _)) = self.common(one, other) {
+            way.find(|timeline| *timeline == common);
+        }
+        way.next().unwrap_or(one)
+    }
+
+    /// Where a timeline is left on the way to a descendant of it; nothing for others.
+    pub(crate) fn left_at(&self, timeline: TimelineId, descendant: TimelineId) -> Option<Lsn> {
+        let history = self.histories.get(&descendant)?;
+        let is_on_way = history.contains(timeline) && self.agree(history, timeline);
+        is_on_way.then(|| history.switch_of(timeline))?
+    }
+
+    /// Whether the ancestor that a history names is the archive's timeline of that number.
+    fn agree(&self, history: &TimelineHistory, ancestor: TimelineId) -> bool {
+        let own = self.histories.get(&ancestor);
+        own.is_none_or(|own| agree(own, history))
+    }
+
+    /// Whether the archive's WAL of a timeline is on the way to another one that names it.
+    pub(crate) fn is_on_way(&self, timeline: TimelineId, goal: TimelineId) -> bool {
+        let history = self.histories.get(&goal).filter(|_| timeline != goal);
+        history.is_none_or(|history| self.agree(history, timeline))
+    }
+
     /// The timelines on the way to one, each with where it is left; those of which nothing is on
     /// the way are left out.
     fn legs(&self, timeline: TimelineId) -> Vec<(TimelineId, Lsn)> {
@@ -166,6 +194,7 @@ impl Timelines {
         }
         let history = self.histories.get(&timeline);
         history
+            .filter(|history| self.agree(history, ancestor))
             .and_then(|history| history.switch_of(ancestor))
             .is_some_and(|switch| at <= switch)
     }
@@ -183,6 +212,29 @@ impl Timelines {
 
     pub(crate) fn history(&self, timeline: TimelineId) -> Option<&TimelineHistory> {
         self.histories.get(&timeline)
+    }
+}
+
+/// Whether a timeline is the one that a later history names. Two servers may have taken the same number, one of which has
+/// archived nothing of it: what was before is not the same then.
+pub(crate) fn agree(timeline: &TimelineHistory, later: &TimelineHistory) -> bool {
+    let before = later.parts();
+    timeline
+        .parts()
+        .eq(before.take_while(|(part, _)| *part != timeline.timeline))
+}
+
+/// The history of a timeline, if it is archived.
+pub(crate) async fn read_archived(
+    repository: &Repository,
+    timeline: TimelineId,
+) -> Result<Option<TimelineHistory>, ArchiveError> {
+    match timeline {
+        FIRST_TIMELINE => Ok(None),
+        _ => {
+            let name = WalFileName::History(timeline).to_string();
+            read_object(repository, &name, timeline).await
+        }
     }
 }
 
@@ -261,6 +313,35 @@ mod tests {
         let alone = self::timelines(&[(3, "1\t0/500\tx\n2\t0/300\tx\n")]);
         let with_wal = [1, 3].map(TimelineId).into_iter();
         assert_eq!(alone.without_history(with_wal), []);
+    }
+
+    /// Another server had taken the number 2 as well, and has archived nothing before it was promoted once more.
+    #[test]
+    fn a_number_alone_makes_no_ancestor() {
+        let own = [(2, "1\t0/900\tx\n"), (3, "1\t0/500\tx\n2\t0/700\tx\n")];
+        let timelines = timelines(&own);
+        let [second, third] = [2, 3].map(TimelineId);
+        assert_eq!(timelines.left_at(second, third), None);
+        assert_eq!(timelines.left_at(TimelineId(1), third), Some(Lsn(0x500)));
+        assert!(!timelines.passes(third, second, Lsn(0x600)));
+        assert!(!timelines.is_on_way(second, third));
+        assert_eq!(common(&timelines, 2, 3), Some((1, 0x500)));
+        let timelines = self::timelines(&[(2, "1\t0/500\tx\n"), own[1]]);
+        assert_eq!(timelines.left_at(second, third), Some(Lsn(0x700)));
+        assert!(timelines.passes(third, second, Lsn(0x600)));
+        assert!(timelines.is_on_way(second, third) && timelines.is_on_way(third, third));
+    }
+
+    #[test]
+    fn finds_the_first_timeline_that_another_one_lacks() {
+        let timelines = timelines(&[
+            (2, "1\t0/500\tx\n"),
+            (3, "1\t0/500\tx\n2\t0/900\tx\n"),
+            (4, "1\t0/300\tx\n"),
+        ]);
+        let apart = |one, other| timelines.first_apart(TimelineId(one), TimelineId(other)).0;
+        assert_eq!([apart(3, 1), apart(3, 2), apart(3, 4)], [2, 3, 2]);
+        assert_eq!([apart(4, 3), apart(1, 3)], [4, 1]);
     }
 
     #[test]

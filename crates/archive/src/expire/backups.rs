@@ -44,6 +44,13 @@ pub(super) fn retained(
     let Some(main) = heads.next() else {
         return retained;
     };
+    if !facts.lost.is_empty() {
+        for (label, _) in &own {
+            add(&mut retained, label, Reason::HistoryLost);
+        }
+        retained.has_backup = own.iter().any(is_complete);
+        return retained;
+    }
     let newest = last_activity(facts, &records).unwrap_or(now);
     // Of a cluster that archives nothing any more, the last part stays.
     let cutoff = retention.window.map(|window| {

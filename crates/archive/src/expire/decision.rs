@@ -209,7 +209,7 @@ impl Decision {
         let name = facts.cluster.name();
         let is_superseded = self.superseded.contains(&name);
         let needs = self.needs(inventory, facts);
-        let sorted = match self.reason_to_keep_all(&name) {
+        let sorted = match self.reason_to_keep_all(facts) {
             Some(reason) => wal::keep_all(facts, reason),
             None => wal::sort(facts, &needs),
         };
@@ -220,6 +220,10 @@ impl Decision {
             competing: match is_superseded {
                 true => Vec::new(),
                 false => facts.competing.iter().map(CompetingTimeline::of).collect(),
+            },
+            lost_histories: match is_superseded {
+                true => Vec::new(),
+                false => facts.lost.iter().map(|timeline| timeline.0).collect(),
             },
             removed_wal: parts(&sorted.removed),
             kept_wal: sorted.kept,
@@ -233,14 +237,18 @@ impl Decision {
         }
     }
 
-    fn reason_to_keep_all(&self, cluster: &str) -> Option<WalReason> {
+    fn reason_to_keep_all(&self, facts: &ClusterFacts) -> Option<WalReason> {
+        let cluster = facts.cluster.name();
         if self.is_named {
             return Some(WalReason::NotNamed);
         }
-        if self.superseded.contains(cluster) {
+        if self.superseded.contains(&cluster) {
             return None;
         }
-        match self.retained.get(cluster) {
+        if !facts.lost.is_empty() {
+            return Some(WalReason::Uncertain);
+        }
+        match self.retained.get(&cluster) {
             Some(retained) if !retained.has_backup => Some(WalReason::NoBackup),
             Some(retained) if retained.is_fulfilled => None,
             Some(_) => Some(WalReason::NotFulfilled),

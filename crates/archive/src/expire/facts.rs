@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use jiff::Timestamp;
+use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{AsideLabel, BackupLabel, BackupType, ClusterIdentity, PackName, WalEntry};
 
@@ -30,6 +31,8 @@ pub(crate) struct ClusterFacts {
     pub(crate) timelines: Timelines,
     /// Timelines that went on at the same time.
     pub(crate) competing: Competing,
+    /// Timelines whose history is lost, without which it is not known what leads where.
+    pub(crate) lost: Vec<TimelineId>,
     pub(crate) aside: Vec<(AsideLabel, Vec<WalEntry>)>,
     pub(crate) packs_aside: Vec<(AsideLabel, PackName)>,
 }

@@ -31,10 +31,7 @@ pub(super) fn heads(facts: &ClusterFacts, own: &[&Finished]) -> Vec<Head> {
     let activities = activities(facts, own);
     let is_left = |timeline: TimelineId, last: Timestamp| {
         activities.iter().any(|(&other, activity)| {
-            let history = facts.timelines.history(other);
-            other != timeline
-                && activity.first >= last
-                && history.is_some_and(|history| history.contains(timeline))
+            activity.first >= last && facts.timelines.left_at(timeline, other).is_some()
         })
     };
     let mut heads: Vec<Head> = activities

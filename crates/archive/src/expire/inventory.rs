@@ -8,8 +8,8 @@ use walzip_repo::{BackupLabel, ClusterIdentity, LabelObject, RepoError, Reposito
 
 use super::ExpireRequest;
 use super::facts::{ClusterFacts, Finished, Inventory, LabelFacts, LabelState, time_of};
-use crate::archived::competing::{Competing, competing};
-use crate::archived::timelines::Timelines;
+use crate::archived::competing::{Competing, competing, lost_histories};
+use crate::archived::timelines::{Timelines, with_wal};
 use crate::backups::backup_record::{BackupRecord, of_another};
 use crate::error::ArchiveError;
 use crate::read_each::read_each;
@@ -52,6 +52,7 @@ pub(super) async fn read_for(
             if let Some(newest) = backups.last() {
                 let (wal, size) = ((&*facts.wal, &facts.timelines), newest.segment_size_bytes);
                 facts.competing = competing(part, wal, &backups, size).await?;
+                facts.lost = lost_histories(&facts.timelines, with_wal(&facts.wal), &backups);
             }
         }
     }
@@ -77,6 +78,7 @@ async fn cluster(part: &Repository) -> Result<ClusterFacts, ArchiveError> {
         packs: listing.packs.into_iter().map(|pack| pack.name).collect(),
         timelines,
         competing: Competing::new(),
+        lost: Vec::new(),
         aside,
         packs_aside,
     })

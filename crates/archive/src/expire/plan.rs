@@ -87,6 +87,8 @@ pub enum Reason {
     OtherBranch,
     /// Kept: no complete backup leads to where the cluster is now.
     NothingNewer,
+    /// Kept: a history is lost, and with it what leads where.
+    HistoryLost,
     /// Kept: it cannot be read.
     Unreadable {
         /// Why not.
@@ -117,6 +119,7 @@ impl fmt::Display for Reason {
             Reason::MayBeNeededBy { label } => return write!(f, "may be needed by {label}"),
             Reason::OtherBranch => "of another branch, and recent",
             Reason::NothingNewer => "no complete backup leads to where the cluster is now",
+            Reason::HistoryLost => "a history is lost, so what leads where is not certain",
             Reason::Unreadable { problem } => return write!(f, "cannot be read: {problem}"),
             Reason::MayRun => "unfinished, may still run",
             Reason::NotNamed => "not named",
@@ -137,6 +140,8 @@ pub struct ClusterPlan {
     pub superseded: bool,
     /// Timelines that went on at the same time: the retention is kept along each.
     pub competing: Vec<CompetingTimeline>,
+    /// Timelines whose history is lost: nothing is removed until it is there again.
+    pub lost_histories: Vec<u32>,
     /// The WAL that is removed, in the order of its removal.
     pub removed_wal: Vec<WalPart>,
     /// The WAL that is kept, by the reasons.
@@ -395,6 +400,7 @@ mod tests {
                 cluster: "15-7".to_owned(),
                 superseded: false,
                 competing: Vec::new(),
+                lost_histories: Vec::new(),
                 removed_wal: vec![WalPart {
                     timeline: 1,
                     first: "a".to_owned(),

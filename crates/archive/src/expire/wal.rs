@@ -254,6 +254,7 @@ mod tests {
             packs: packs.to_vec(),
             timelines: Timelines::default(),
             competing: std::collections::BTreeMap::new(),
+            lost: Vec::new(),
             aside: Vec::new(),
             packs_aside: Vec::new(),
         };

@@ -99,7 +99,9 @@ pub(super) fn finding(file: String, trouble: Trouble) -> Result<Finding, Archive
                 FindingKind::Conflict,
                 format!("the repository has different content under the name {name}"),
             ),
-            ArchiveError::HistoryConflict { .. } => (FindingKind::Conflict, error.to_string()),
+            ArchiveError::HistoryConflict { .. } | ArchiveError::AncestorConflict { .. } => {
+                (FindingKind::Conflict, error.to_string())
+            }
             ArchiveError::Undecodable { .. }
             | ArchiveError::Damaged { .. }
             | ArchiveError::DamagedThere { .. } => {

@@ -32,7 +32,9 @@ pub(crate) async fn timelines(
     for timeline in &mut described {
         let id = TimelineId(timeline.timeline);
         timeline.history_missing = lost.contains(&id);
-        if let Some((parent, at)) = histories.beginning(id) {
+        // The archive's timeline of that number may be another server's.
+        let parted = histories.beginning(id);
+        if let Some((parent, at)) = parted.filter(|(parent, _)| histories.is_on_way(*parent, id)) {
             timeline.parent = Some(parent.0);
             timeline.parted_at = Some(at.to_string());
         }

@@ -105,7 +105,7 @@ async fn plan_of(whose: &Whose, options: &RestoreOptions) -> Result<Plan, Archiv
         }
         reached => (timeline, reached?),
     };
-    planner.refuse_after_fork(&choice).await?;
+    planner.refuse_after_fork(&choice, &backup).await?;
     let own_from = planner.own_from(&backup, timeline)?;
     let is_latest = planner.timelines.newest_from(backup.stop.timeline) == timeline;
     let partials = match planner.target() {

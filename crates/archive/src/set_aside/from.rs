@@ -48,9 +48,8 @@ impl Part {
     /// copy of it.
     fn descendants(&self, timelines: &Timelines) -> BTreeSet<TimelineId> {
         let leaves = |other: &TimelineId| {
-            let history = timelines.history(*other);
-            let switch = history.and_then(|history| history.switch_of(self.from.timeline));
-            switch.is_some_and(|switch| switch.0 / u64::from(self.segment_size_bytes) > self.number)
+            let left_at = timelines.left_at(self.from.timeline, *other);
+            left_at.is_some_and(|at| at.0 / u64::from(self.segment_size_bytes) > self.number)
         };
         timelines.known().filter(leaves).collect()
     }
@@ -136,8 +135,8 @@ fn refuse_only_copy(
         };
         // One that has left the child since has a copy as well.
         let has_copy = |other: &TimelineId| {
-            let history = timelines.history(*other);
-            history.is_some_and(|history| history.contains(child)) && wal.has(*other, part.number)
+            let is_copy = *other == child || timelines.left_at(child, *other).is_some();
+            is_copy && wal.has(*other, part.number)
         };
         let leaves_within =
             parent == part.from.timeline && begin < switch && wal.number_at(switch) == part.number;

@@ -2,6 +2,8 @@
 
 use walzip_archive::ArchiveError;
 use walzip_archive::push::{PushOptions, PushOutcome, push};
+use walzip_archive::rebuilt_history::rebuild_history;
+use walzip_pgformat::TimelineId;
 use walzip_repo::ClusterIdentity;
 use walzip_repo::testing::memory_store;
 
@@ -328,4 +330,53 @@ async fn takes_the_history_of_a_timeline_whose_beginning_is_missing() {
             ),
         }
     }
+}
+
+/// Two servers have taken one number. What descends from the one that archived nothing would pass for a descendant of the
+/// other.
+#[tokio::test]
+async fn refuses_a_history_that_names_another_servers_timeline() {
+    let repository = repository().await;
+    let push = async |name: &str, content: &str| {
+        let pushed = push_content(&repository, name, content.as_bytes()).await;
+        pushed.map(|pushed| pushed.outcome)
+    };
+    let stored = PushOutcome::Stored;
+    let second = "1\t0/600000\tno recovery target specified\n";
+    assert_eq!(
+        push("00000002.history", second).await.expect("stored"),
+        stored
+    );
+    let foreign = "1\t0/500000\tx\n\n2\t0/700000\tx\n";
+    let pushed = push("00000003.history", foreign).await;
+    assert!(
+        matches!(&pushed, Err(ArchiveError::AncestorConflict { ancestor, .. }) if ancestor.0 == 2),
+        "{pushed:?}"
+    );
+    // A recovery along the second one that ended before that began.
+    let not_reached = "1\t0/600000\tx\n\n2\t0/500000\tx\n";
+    assert_eq!(
+        push("00000003.history", not_reached).await.expect("stored"),
+        stored
+    );
+    let fourth = format!("{second}\n2\t0/700000\tx\n");
+    assert_eq!(
+        push("00000004.history", &fourth).await.expect("stored"),
+        stored
+    );
+}
+
+#[tokio::test]
+async fn a_history_of_which_its_followers_say_different_things_is_not_rebuilt() {
+    let repository = repository().await;
+    for (name, content) in [
+        ("00000003.history", "1\t0/500000\tx\n\n2\t0/700000\tx\n"),
+        ("00000004.history", "1\t0/600000\tx\n\n2\t0/800000\tx\n"),
+    ] {
+        let pushed = push_content(&repository, name, content.as_bytes()).await;
+        pushed.expect("pushed");
+    }
+    let rebuilt = rebuild_history(&repository, TimelineId(2)).await;
+    let error = rebuilt.expect_err("two servers");
+    assert!(error.to_string().contains("do not agree"), "{error}");
 }

@@ -122,6 +122,7 @@ pub fn run(args: ExpireArgs) -> Result<(), CommandError> {
     let plans = each(&places, |place| {
         let plan = expire_one(&args, place, config.pgdata.as_deref())?;
         plan.clusters.iter().for_each(warn_of_competing);
+        plan.clusters.iter().for_each(warn_of_lost_histories);
         if !args.json {
             let is_done = args.confirm;
             let text = Text {
@@ -333,6 +334,18 @@ fn warn_of_competing(cluster: &ClusterPlan) {
         tracing::warn!(
             "the backups of each are kept, and the WAL since they parted: {}",
             competing_timelines::question(&cluster.competing)
+        );
+    }
+}
+
+/// Nothing of the cluster expires any more until somebody brings them back.
+fn warn_of_lost_histories(cluster: &ClusterPlan) {
+    if let Some(first) = cluster.lost_histories.first() {
+        let lost: Vec<String> = cluster.lost_histories.iter().map(u32::to_string).collect();
+        tracing::warn!(
+            "all backups and all WAL are kept: the history of timeline {} is lost, and what leads where is not certain. \
+             \"walzip timeline rebuild-history {first}\" makes it again; \"walzip verify\" says more",
+            lost.join(", ")
         );
     }
 }

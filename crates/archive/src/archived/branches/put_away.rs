@@ -15,7 +15,7 @@ impl<B: BranchBackup> Branches<'_, B> {
         from: Option<u64>,
     ) -> Result<PutAway, ArchiveError> {
         let goes_with = |other: &TimelineId| {
-            let left_at = self.left_at(timeline, *other);
+            let left_at = self.timelines.left_at(timeline, *other);
             left_at.is_some_and(|at| from.is_none_or(|from| self.wal.number_at(at) > from))
         };
         let with: Vec<TimelineId> = self.timelines.known().filter(goes_with).collect();
@@ -50,14 +50,5 @@ impl<B: BranchBackup> Branches<'_, B> {
         let first = self.wal.name(timeline, number)?;
         let is_needed = self.backups.iter().any(|backup| backup.requires(first));
         Ok(number + u64::from(is_needed))
-    }
-
-    /// Where a timeline is left on the way to a descendant of it; nothing for others.
-    pub(super) fn left_at(&self, timeline: TimelineId, descendant: TimelineId) -> Option<Lsn> {
-        let history = self.timelines.history(descendant)?;
-        match history.contains(timeline) {
-            true => history.switch_of(timeline),
-            false => None,
-        }
     }
 }

@@ -149,6 +149,7 @@ impl Life {
             wal: Vec::new(),
             timelines: Timelines::default(),
             competing: BTreeMap::new(),
+            lost: Vec::new(),
             aside: Vec::new(),
             packs: Vec::new(),
             packs_aside: Vec::new(),

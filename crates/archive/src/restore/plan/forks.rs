@@ -29,7 +29,8 @@ impl Planner<'_> {
             timeline: left,
             ..own
         }])?;
-        let to_the_point = match parents.is_empty() {
+        let is_archived = parents.is_empty() && self.timelines.is_on_way(left, own.timeline);
+        let to_the_point = match is_archived {
             true => format!(
                 " To restore up to that point: --target-timeline {left} --target-lsn {switch} --target-exclusive"
             ),

@@ -70,9 +70,11 @@ impl Planner<'_> {
             RecoveryTarget::Latest | RecoveryTarget::Time(_) => {
                 branches.choose(&candidates, moment).await?
             }
-            RecoveryTarget::Immediate => branches.choose_with_wal(&candidates).await?,
             // It may be before what has begun and has no WAL yet, in WAL of the timeline that was left.
-            RecoveryTarget::Lsn(_) | RecoveryTarget::Name(_) | RecoveryTarget::Xid(_) => {
+            RecoveryTarget::Immediate
+            | RecoveryTarget::Lsn(_)
+            | RecoveryTarget::Name(_)
+            | RecoveryTarget::Xid(_) => {
                 let mut choice = branches.choose_with_wal(&candidates).await?;
                 if let Some(choice) = &mut choice {
                     branches.add_begun(&candidates, choice).await?;
@@ -129,13 +131,22 @@ impl Planner<'_> {
     }
 
     /// A position that is reached after another timeline has left this one, of which there is only the history, may be
-    /// meant to be on that one.
-    pub(super) async fn refuse_after_fork(&self, choice: &Choice) -> Result<(), ArchiveError> {
+    /// meant to be on that one, and so may the end of a backup.
+    pub(super) async fn refuse_after_fork(
+        &self,
+        choice: &Choice,
+        backup: &BackupRecord,
+    ) -> Result<(), ArchiveError> {
         let apart_at = choice.begun.iter().map(|other| other.parted_at).min();
-        let (RecoveryTarget::Lsn(lsn), Some(apart_at)) = (self.target(), apart_at) else {
+        let Some(apart_at) = apart_at else {
             return Ok(());
         };
-        match self.is_before_parting(*lsn, apart_at, choice).await? {
+        let is_common = match self.target() {
+            RecoveryTarget::Lsn(lsn) => self.is_before_parting(*lsn, apart_at, choice).await?,
+            RecoveryTarget::Immediate => backup.stop.lsn <= apart_at,
+            _ => true,
+        };
+        match is_common {
             true => Ok(()),
             false => Err(self.competing(choice)),
         }

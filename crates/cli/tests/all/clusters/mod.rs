@@ -36,6 +36,7 @@ mod permissions;
 pub mod pgbackrest;
 mod point_in_time;
 mod port_clash;
+mod promoted_again;
 mod receive;
 mod receive_kills;
 mod receive_timelines;
