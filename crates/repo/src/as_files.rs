@@ -5,6 +5,9 @@ use object_store::{
     CopyMode, CopyOptions, GetOptions, ObjectStore, PutMode, PutOptions, PutResult, Result,
 };
 
+use crate::layout::WAL_SUFFIX;
+use crate::names::pack_name::PackName;
+
 /// The key of a name below a prefix, when a key can have that name.
 pub(crate) fn child(prefix: &Path, name: &str) -> Option<Path> {
     if name.starts_with('.') {
@@ -12,6 +15,12 @@ pub(crate) fn child(prefix: &Path, name: &str) -> Option<Path> {
     }
     let child = Path::parse(format!("{prefix}/{name}")).ok()?;
     (child.filename() == Some(name)).then_some(child)
+}
+
+/// Whether only an object has such a name, and no directory: WAL and packs of it. A directory of that name counts as an
+/// object, so that nobody takes the WAL for missing.
+pub(crate) fn is_object_name(name: &str) -> bool {
+    name.ends_with(WAL_SUFFIX) || name.parse::<PackName>().is_ok()
 }
 
 /// A file has neither a tag nor versions.

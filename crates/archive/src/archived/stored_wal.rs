@@ -250,3 +250,42 @@ pub(crate) async fn segment_size(
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests {
+    use walzip_repo::LocalStore;
+
+    use super::*;
+    use crate::pack::pack;
+    use crate::packs::testing::{archive_in, name, options};
+
+    /// Otherwise its segments would count as not archived, which ends a recovery.
+    #[tokio::test(start_paused = true)]
+    async fn a_pack_that_is_no_file_is_an_error() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().join("root");
+        let store = Arc::new(LocalStore::new(&root));
+        let repository = archive_in(store, directory.path(), 1..3).await;
+        pack(&repository, &options()).await.expect("packed");
+        let there = repository.packs().list().await.expect("listed").remove(0);
+        let cluster = root.join("wal").join(repository.cluster().name());
+        let packs = cluster.join("pack/0000000100000000");
+        let pack = packs.join(there.name.to_string());
+        std::fs::rename(&pack, directory.path().join("moved")).expect("moved");
+        let missing = StoredWal::get(&repository, &name(1)).await;
+        assert!(missing.expect("asked").is_none());
+        for make in [
+            |at| std::os::unix::fs::symlink("../moved", at),
+            |at| std::fs::create_dir(at),
+        ] as [fn(std::path::PathBuf) -> std::io::Result<()>; 2]
+        {
+            make(pack.clone()).expect("made");
+            let got = StoredWal::get(&repository, &name(1)).await;
+            let error = got.map(drop).expect_err("no file").to_string();
+            assert!(error.contains("it is a "), "{error}");
+            let listed = repository.list_wal().await.expect("listed");
+            assert_eq!(listed.len(), 2);
+            let _ = std::fs::remove_file(&pack).or_else(|_| std::fs::remove_dir(&pack));
+        }
+    }
+}

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use walzip_codec::{DecodeToError, HistoryDecoder};
 use walzip_pgformat::Lsn;
 use walzip_pgformat::wal::SegmentEdges;
-use walzip_repo::{PackName, WalPack, WalPacks};
+use walzip_repo::{PackName, RepoError, WalPack, WalPacks};
 
 use crate::coding::pack_header::{self, Content, HEADER_LEN};
 use crate::coding::{self, Beginning, Proof, off_the_runtime};
@@ -38,7 +38,15 @@ impl PackReader {
     ) -> Result<Option<PackReader>, ArchiveError> {
         let size = pack.size_bytes;
         // Nothing of another length is asked for.
-        check_size(size).map_err(|reason| damaged(&pack.name, reason))?;
+        if let Err(reason) = check_size(size) {
+            // What is no file says so when it is read.
+            return match packs.read_range(&pack.name, 0..1).await {
+                Ok(None) => Ok(None),
+                Ok(Some(_)) => Err(damaged(&pack.name, reason)),
+                Err(RepoError::Corrupt { detail, .. }) => Err(damaged(&pack.name, detail)),
+                Err(error) => Err(error.into()),
+            };
+        }
         let from = size.saturating_sub(END_LEN_MAX as u64);
         let Some(end) = packs.read_range(&pack.name, from..size).await? else {
             return Ok(None);
@@ -429,7 +437,6 @@ impl PackReader {
 
 /// Whether an error says something of what was read, and nothing of the store.
 pub(crate) fn is_damage(error: &ArchiveError) -> bool {
-    use walzip_repo::RepoError;
     matches!(
         error,
         ArchiveError::Damaged { .. }

@@ -1,8 +1,9 @@
 //! Packs of small segments, for tests.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use object_store::ObjectStore;
 use walzip_codec::Level;
 use walzip_repo::testing::memory_store;
 use walzip_repo::{ClusterIdentity, Repository};
@@ -36,7 +37,16 @@ pub(crate) fn segment(number: u32, byte: u8) -> Vec<u8> {
 
 /// A repository in memory to which these segments were pushed from a directory.
 pub(crate) async fn archive(directory: &Path, numbers: std::ops::Range<u32>) -> Repository {
-    let repository = Repository::init(memory_store(), CLUSTER).await;
+    archive_in(memory_store(), directory, numbers).await
+}
+
+/// The same in a store.
+pub(crate) async fn archive_in(
+    store: Arc<dyn ObjectStore>,
+    directory: &Path,
+    numbers: std::ops::Range<u32>,
+) -> Repository {
+    let repository = Repository::init(store, CLUSTER).await;
     let (repository, _) = repository.expect("a repository");
     for number in numbers {
         let path = directory.join(name(number));

@@ -1,8 +1,9 @@
 //! Which objects a directory holds.
 //!
 //! Links are not followed, and names that no key has are passed over: an administrator's
-//! stray file must not keep the archive from being listed. But what was asked for by its prefix
-//! has to be a directory: a link there is no empty archive.
+//! stray file must not keep the archive from being listed. What has an object's key and is no file
+//! is listed like one: its reader says what it is, where an archive without it would look whole.
+//! And what was asked for by its prefix has to be a directory: a link there is no empty archive.
 
 use std::fs::{self, FileType};
 use std::path::{Path as FilePath, PathBuf};
@@ -13,7 +14,7 @@ use object_store::{ListResult, ObjectMeta};
 use super::disk_error::DiskError;
 use super::misplaced::{Misplaced, look};
 use super::{StoreResult, is_missing, object_meta, store_error};
-use crate::as_files::child;
+use crate::as_files::{child, is_object_name};
 
 /// All objects below a prefix, in the order of their keys.
 pub(crate) fn list(store_directory: &FilePath, prefix: &Path) -> StoreResult<Vec<ObjectMeta>> {
@@ -35,9 +36,9 @@ pub(crate) fn list_level(store_directory: &FilePath, prefix: &Path) -> StoreResu
     for (key, file_type, path) in
         read_directory(store_directory, prefix).map_err(|error| store_error(prefix, error))?
     {
-        if file_type.is_dir() {
+        if file_type.is_dir() && !key.filename().is_some_and(is_object_name) {
             common_prefixes.push(key);
-        } else if file_type.is_file() {
+        } else {
             match fs::symlink_metadata(&path) {
                 Ok(metadata) => objects
                     .push(object_meta(key, &metadata).map_err(|error| store_error(prefix, error))?),

@@ -25,7 +25,7 @@ use object_store::{
 };
 use tokio::sync::Mutex;
 
-use crate::as_files::{child, put_result};
+use crate::as_files::{child, is_object_name, put_result};
 use crate::local::IntoExistingDirectory;
 use crate::location::SftpLocation;
 use crate::store_settings::StoreSettings;
@@ -281,9 +281,9 @@ impl SftpStore {
                 continue;
             };
             match Kind::of(&attributes) {
-                Kind::Directory => level.common_prefixes.push(key),
-                Kind::File => level.objects.push(object_meta(key, Stat::of(&attributes))),
-                Kind::Other(_) => {}
+                Kind::Directory if !is_object_name(&name) => level.common_prefixes.push(key),
+                // Of what is no file its reader says so.
+                _ => level.objects.push(object_meta(key, Stat::of(&attributes))),
             }
         }
         level.common_prefixes.sort();

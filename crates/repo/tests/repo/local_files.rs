@@ -49,7 +49,8 @@ async fn links_do_not_lead_out_of_the_repository() {
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 2);
     let names: Vec<_> = repository.list_wal().await.unwrap();
     let names: Vec<_> = names.iter().map(|entry| entry.name.as_str()).collect();
-    assert_eq!(names, ["00000002.history"]);
+    // The link is no history, and whoever reads it is told so.
+    assert_eq!(names, ["00000002.history", "00000003.history"]);
     assert_eq!(fs::read(outside.join("history")).unwrap(), b"secret");
 }
 
@@ -111,12 +112,43 @@ async fn the_files_of_strangers_do_not_disturb() {
     ] {
         fs::write(hexes.join(std::ffi::OsStr::from_bytes(name)), "stray").unwrap();
     }
-    fs::create_dir(hexes.join("000000010000000A000000FF.wz")).unwrap();
-    symlink("nowhere", hexes.join("000000010000000A000000FD.wz")).unwrap();
     symlink(".", hexes.join("loop")).unwrap();
     let listed = repository.list_wal().await.unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].name, SEGMENT);
+}
+
+/// Otherwise the archive would look whole without it, and a recovery end before it.
+#[tokio::test]
+async fn what_has_the_key_of_wal_and_is_no_file_is_listed() {
+    let directory = tempfile::tempdir().unwrap();
+    let repository = local_repository(directory.path()).await;
+    repository.put_wal(SEGMENT, "x".into()).await.unwrap();
+    let cluster = cluster_directory(directory.path());
+    let (hexes, packs) = ("000000010000000A", cluster.join("pack/000000010000000A"));
+    fs::create_dir_all(&packs).unwrap();
+    let (one, other) = (
+        format!("{hexes}00000010-2-1764072000"),
+        format!("{hexes}00000020-2-1764072000"),
+    );
+    let single = cluster.join(hexes);
+    fs::create_dir(single.join(format!("{hexes}000000F1.wz"))).unwrap();
+    symlink("nowhere", single.join(format!("{hexes}000000F2.wz"))).unwrap();
+    fs::create_dir(packs.join(&one)).unwrap();
+    symlink("nowhere", packs.join(&other)).unwrap();
+    let listed = repository.list_wal_objects().await.unwrap();
+    let names: Vec<_> = listed.single.iter().map(|entry| &*entry.name).collect();
+    let [first, second] = ["000000F1", "000000F2"].map(|number| format!("{hexes}{number}"));
+    assert_eq!(names, [&*first, &*second, SEGMENT]);
+    let names = listed.packs.iter().map(|pack| pack.name.to_string());
+    assert_eq!(names.collect::<Vec<_>>(), [one, other]);
+    for (pack, is_damage) in listed.packs.iter().zip([true, false]) {
+        let read = repository.packs().read_range(&pack.name, 0..1).await;
+        match (read.unwrap_err(), is_damage) {
+            (RepoError::Corrupt { .. }, true) | (RepoError::NotInPlace { .. }, false) => {}
+            (error, _) => panic!("{error:?}"),
+        }
+    }
 }
 
 #[tokio::test]

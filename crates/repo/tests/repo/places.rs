@@ -143,7 +143,7 @@ async fn what_is_no_file_is_neither_waited_for_nor_read() {
             assert!(key.ends_with("00000002.history.wz"), "{key}");
             assert_eq!(detail, &format!("it is {kind}, not a file"));
         }
-        assert_eq!(repository.list_wal().await.unwrap().len(), 1);
+        assert_eq!(repository.list_wal().await.unwrap().len(), 2);
         let remove = if object.is_dir() {
             fs::remove_dir
         } else {
