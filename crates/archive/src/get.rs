@@ -87,6 +87,10 @@ pub async fn get(
 }
 
 /// Finds the file of this name.
+///
+/// It is asked for twice before it counts as not there. What was looked into first may have been a directory over which
+/// nothing was mounted yet: only after the mark was found the answer counts. And between the question for a segment's own
+/// object and that for packs, its pack may have been split.
 pub async fn find(
     repository: &Repository,
     name: &str,
@@ -103,7 +107,7 @@ pub async fn find(
         Some(stored) => Some(stored),
         None => {
             check_not_lost(repository, name).await?;
-            get_again(store, cluster, name).await?
+            StoredWal::get_unopened(store, cluster, name).await?
         }
     };
     Ok(stored.map(|stored| FoundWal {
@@ -147,7 +151,7 @@ pub async fn find_for_data_directory(
             let (in_place, not_lost) = join(part.check_wal(), check_not_lost(&part, name)).await;
             in_place?;
             not_lost?;
-            get_again(store, cluster, name).await?
+            StoredWal::get_unopened(store, cluster, name).await?
         }
     };
     Ok(stored.map(|stored| FoundWal {
@@ -160,19 +164,6 @@ pub async fn find_for_data_directory(
             expected_end,
         },
     }))
-}
-
-/// A segment is asked for twice before it counts as not there: between the question for its own object and that for
-/// packs, its pack may have been split.
-async fn get_again(
-    store: &Arc<dyn ObjectStore>,
-    cluster: ClusterIdentity,
-    name: &str,
-) -> Result<Option<StoredWal>, ArchiveError> {
-    match name.parse()? {
-        WalFileName::Segment(_) => StoredWal::get_again(store, cluster, name).await,
-        _ => Ok(None),
-    }
 }
 
 /// Refuses to say that the archive does not have what it should have.

@@ -52,6 +52,8 @@ pub struct Faults {
     pub fail_call: Option<u64>,
     /// The call of this number takes effect and then fails.
     pub lose_answer_of_call: Option<u64>,
+    /// The call of this number reads or lists nothing, as if nothing were there.
+    pub find_nothing_at_call: Option<u64>,
     /// What the call of this number puts becomes other bytes of the same length.
     pub change_bytes_of_call: Option<u64>,
     /// Each call takes up to this long.
@@ -109,6 +111,7 @@ struct Plan {
     fails_before: bool,
     fails_after: bool,
     changes_bytes: bool,
+    finds_nothing: bool,
     latency: Duration,
     breaks_off: Option<BreaksOff>,
 }
@@ -140,6 +143,7 @@ impl Injector {
                 || faults.lose_answer_of_call == Some(call)
                 || (is_turn && turn_is_even),
             changes_bytes: faults.change_bytes_of_call == Some(call),
+            finds_nothing: faults.find_nothing_at_call == Some(call),
             latency: Duration::from_millis(chance(faults.latency_ms_max + 1)),
             breaks_off: (chance(1000) < faults.broken_reads_per_1000).then(|| match chance(2) {
                 0 => BreaksOff::WithError,
@@ -227,6 +231,12 @@ impl ObjectStore for FaultyStore {
         let get = self.inner.get_opts(location, options);
         let plan = self.injector.plan();
         let found = plan.carry_out(get).await?;
+        if plan.finds_nothing {
+            return Err(object_store::Error::NotFound {
+                path: location.to_string(),
+                source: fault(plan.call, "which finds nothing").into(),
+            });
+        }
         Ok(match plan.breaks_off {
             Some(how) => break_off(found, how, plan.call),
             None => found,
@@ -257,9 +267,15 @@ impl ObjectStore for FaultyStore {
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let listing = self.inner.list(prefix);
         let injector = Arc::clone(&self.injector);
-        async move { injector.call(async { Ok(listing) }).await }
-            .try_flatten_stream()
-            .boxed()
+        let listed = async move {
+            let plan = injector.plan();
+            let listing = match plan.finds_nothing {
+                true => futures::stream::empty().boxed(),
+                false => listing,
+            };
+            plan.carry_out(async { Ok(listing) }).await
+        };
+        listed.try_flatten_stream().boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {

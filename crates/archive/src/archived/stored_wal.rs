@@ -59,16 +59,6 @@ impl StoredWal {
         }
     }
 
-    /// The same once more, after it was not found: a pack that was split in between has left objects.
-    pub(crate) async fn get_again(
-        store: &Arc<dyn ObjectStore>,
-        cluster: ClusterIdentity,
-        name: &str,
-    ) -> Result<Option<StoredWal>, ArchiveError> {
-        let object = Repository::get_wal_unopened(store, cluster, name).await?;
-        Ok(object.map(StoredWal::Single))
-    }
-
     /// Gets a segment from a pack, whether it is an object of its own or not.
     pub(crate) async fn get_packed(
         packs: &WalPacks,

@@ -1,12 +1,18 @@
 //! What `restore_command` may rely on.
 
+use std::sync::Arc;
+
 use walzip_archive::ArchiveError;
 use walzip_archive::get::{GetOptions, Got, get};
 use walzip_archive::push::PushOptions;
 use walzip_archive::push::push;
+use walzip_repo::Repository;
+use walzip_repo::testing::{Faults, FaultyStore, memory_store};
 
+use crate::packs::pack_all;
 use crate::wal::{
-    CLUSTER, PgWal, SEGMENT_SIZE, push_content, repository, segment, segment_name, valid_segment,
+    CLUSTER, PgWal, SEGMENT_SIZE, push_content, repository, repository_on, segment, segment_name,
+    valid_segment,
 };
 
 #[tokio::test]
@@ -43,6 +49,44 @@ async fn answers_that_a_file_is_not_there_and_leaves_nothing_behind() {
         assert_eq!(got.expect("an answer"), Got::NotFound);
     }
     assert!(pg_wal.files().is_empty());
+}
+
+/// The file system that has it may be mounted while it is asked for.
+#[tokio::test(start_paused = true)]
+async fn a_file_counts_as_not_there_when_it_was_asked_for_again() {
+    let history = "00000002.history";
+    for (name, is_packed, call) in [
+        (segment_name(5), false, 2),
+        (segment_name(5), true, 3),
+        (history.to_owned(), false, 2),
+    ] {
+        let store = memory_store();
+        let healthy = repository_on(Arc::clone(&store)).await;
+        for (name, content) in [
+            (segment_name(5), valid_segment(5, 1)),
+            (history.to_owned(), b"1\t0/500000\tbegun\n".to_vec()),
+        ] {
+            let pushed = push_content(&healthy, &name, &content).await;
+            pushed.expect("pushed");
+        }
+        if is_packed {
+            pack_all(&healthy).await;
+        }
+        // The first call reads repository.json.
+        let faults = Faults {
+            find_nothing_at_call: Some(call),
+            ..Faults::default()
+        };
+        let faulty = FaultyStore::new(store, faults);
+        let repository = Repository::open(Arc::new(faulty.clone())).await;
+        let repository = repository.expect("opened");
+        let pg_wal = PgWal::new();
+        let destination = pg_wal.path().join("got");
+        let got = get(&repository, &name, &destination, &GetOptions::default()).await;
+        let got = got.expect("an answer");
+        assert!(matches!(got, Got::Found { .. }), "{name} {is_packed}");
+        assert!(faulty.calls() > call + 1);
+    }
 }
 
 #[tokio::test]
