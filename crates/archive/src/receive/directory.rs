@@ -74,16 +74,31 @@ impl Directory {
             }
         };
         match locked {
-            Ok(()) => Ok(Directory {
-                path: path.to_owned(),
-                _lock: file,
-            }),
+            Ok(()) => {
+                let directory = Directory {
+                    path: path.to_owned(),
+                    _lock: file,
+                };
+                directory.sync_names()?;
+                Ok(directory)
+            }
             Err(rustix::io::Errno::WOULDBLOCK) => Err(ArchiveError::Request(format!(
                 "another process receives into {}",
                 path.display()
             ))),
             Err(error) => Err(failed(error.into())),
         }
+    }
+
+    /// Makes the names durable that are there. One that was killed may have given them and not synced them, and what is
+    /// there is not named again: it counts as received.
+    fn sync_names(&self) -> Result<(), ArchiveError> {
+        for below in [self.left(), self.histories()] {
+            if below.is_dir() {
+                durable::sync_directory(&below)?;
+            }
+        }
+        durable::sync_directory(&self.path)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -102,6 +117,10 @@ impl Directory {
 
     fn left(&self) -> PathBuf {
         self.path.join("left")
+    }
+
+    fn histories(&self) -> PathBuf {
+        self.path.join("histories")
     }
 
     /// Whose the WAL in it is: nothing where there is none that says so. WAL of two clusters is
@@ -217,7 +236,7 @@ impl Directory {
     ) -> Result<(), ArchiveError> {
         let name = WalFileName::History(timeline);
         durable::write_file(&self.file(name), content)?;
-        let histories = self.path.join("histories");
+        let histories = self.histories();
         make_directory(&histories)?;
         durable::write_file(&histories.join(name.to_string()), content)
     }
@@ -230,7 +249,7 @@ impl Directory {
         content: &[u8],
     ) -> Result<(), ArchiveError> {
         let name = WalFileName::History(timeline).to_string();
-        let path = self.path.join("histories").join(name);
+        let path = self.histories().join(name);
         match fs::read(&path) {
             Ok(known) if known != content => Err(ArchiveError::Diverged(format!(
                 "the server's history of timeline {timeline} is not {}",
@@ -246,7 +265,7 @@ impl Directory {
     /// Fails where WAL of a timeline was received that has left this one. A primary on it is the old one of a
     /// failover: nobody goes on with what it would have acknowledged.
     pub(super) fn check_not_left(&self, timeline: TimelineId) -> Result<(), ArchiveError> {
-        let histories = self.path.join("histories");
+        let histories = self.histories();
         for name in wal_names(&histories)? {
             let WalFileName::History(later) = name else {
                 continue;
