@@ -1,7 +1,8 @@
 //! A connection to an SSH server: who it is, who we are, and what its SFTP can do.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use russh::client::{self, AuthResult, Handle};
@@ -43,6 +44,10 @@ pub(super) struct Connection {
     pub(super) piece_bytes: usize,
     pub(super) has_fsync: bool,
     pub(super) has_hardlink: bool,
+    /// The directory of the repository.
+    pub(super) root: String,
+    /// Directories whose own entry is known to be durable.
+    pub(super) durable_directories: Mutex<HashSet<String>>,
 }
 
 impl Connection {
@@ -73,7 +78,7 @@ impl Connection {
         let mut ssh = greet.await.map_err(late)?.map_err(no_host_key(&server))?;
         let login = timeout(patience, log_in(&mut ssh, location, settings, &server));
         login.await.map_err(late)??;
-        let sftp = timeout(patience, start_sftp(ssh, &server));
+        let sftp = timeout(patience, start_sftp(ssh, &server, &location.path));
         sftp.await.map_err(late)?
     }
 
@@ -179,7 +184,11 @@ async fn open_channel(
     }
 }
 
-async fn start_sftp(ssh: Handle<Client>, server: &str) -> Result<Connection, SftpError> {
+async fn start_sftp(
+    ssh: Handle<Client>,
+    server: &str,
+    root: &str,
+) -> Result<Connection, SftpError> {
     let channel = open_channel(&ssh, server).await?;
     let sftp = RawSftpSession::new(channel.into_stream());
     sftp.set_timeout(REQUEST_SECONDS);
@@ -199,6 +208,8 @@ async fn start_sftp(ssh: Handle<Client>, server: &str) -> Result<Connection, Sft
     Ok(Connection {
         piece_bytes: usize::try_from(piece_bytes).unwrap_or(usize::MAX),
         has_fsync: offers(FSYNC),
+        root: root.to_owned(),
+        durable_directories: Mutex::default(),
         has_hardlink: offers(HARDLINK),
         sftp,
         ssh,

@@ -143,6 +143,10 @@ impl SftpError {
         self.status() == Some(StatusCode::NoSuchFile)
     }
 
+    pub(super) fn is_denied(&self) -> bool {
+        self.status() == Some(StatusCode::PermissionDenied)
+    }
+
     /// What a server says that something is there already, among much else.
     pub(super) fn is_failure(&self) -> bool {
         self.status() == Some(StatusCode::Failure)

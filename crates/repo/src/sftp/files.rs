@@ -3,17 +3,19 @@
 //! The order is that of the local store: the bytes go into a file of a unique name in `.incoming`,
 //! which is synced and then named in one step that fails when the name is taken, by a hard link
 //! or, where the server has none, by a plain rename. A rename as POSIX has it would replace what
-//! has the name, and is never asked for. Then the directory is synced.
+//! has the name, and is never asked for. Then the directory is synced, and once over each connection the entries of
+//! those that lead to it: who made them may have been killed before it was.
 //!
 //! Not every server syncs (`fsync@openssh.com`), and few sync directories. What a server cannot be
 //! asked for is its own to promise.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use russh_sftp::client::error::Error as ProtocolError;
@@ -99,6 +101,19 @@ pub(super) fn parent(path: &str) -> &str {
         Some(("", _)) | None => "/",
         Some((parent, _)) => parent,
     }
+}
+
+/// The directories on the way to one, from below the root down. To the root itself it is all that are above, too: what
+/// lies in it makes the repository.
+fn way_to<'d>(root: &str, directory: &'d str) -> Vec<&'d str> {
+    let mut levels = Vec::new();
+    let mut level = directory;
+    while level != "/" && (directory == root || level.len() > root.len()) {
+        levels.push(level);
+        level = parent(level);
+    }
+    levels.reverse();
+    levels
 }
 
 impl Connection {
@@ -243,6 +258,38 @@ impl Connection {
         }
     }
 
+    /// Makes the name of an object durable, and the entries of the directories on the way to it that are not known to
+    /// be. The requests are made together.
+    async fn sync_names_to(&self, object: &str) -> Result<()> {
+        if !self.has_fsync {
+            return Ok(());
+        }
+        let directory = parent(object);
+        let unknown: Vec<&str> = {
+            let known = self.durable_directories();
+            let way = way_to(&self.root, directory).into_iter();
+            way.filter(|level| !known.contains(*level)).collect()
+        };
+        let entries = join_all(unknown.into_iter().map(|level| self.sync_entry_of(level)));
+        let (names, entries) = join(self.sync_directory(directory), entries).await;
+        names.and(entries.into_iter().collect())
+    }
+
+    /// Makes the entry of a directory durable. What is above the repository may be another owner's.
+    async fn sync_entry_of(&self, directory: &str) -> Result<()> {
+        match self.sync_directory(parent(directory)).await {
+            Err(error) if error.is_denied() && self.root.starts_with(directory) => {}
+            synced => synced?,
+        }
+        self.durable_directories().insert(directory.to_owned());
+        Ok(())
+    }
+
+    fn durable_directories(&self) -> MutexGuard<'_, HashSet<String>> {
+        let known = self.durable_directories.lock();
+        known.unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn open_to_read(&self, path: &str) -> std::result::Result<String, ProtocolError> {
         let attributes = FileAttributes::empty();
         let opened = self.sftp.open(path, OpenFlags::READ, attributes).await?;
@@ -275,7 +322,7 @@ impl Connection {
             };
             let made = self.sftp.mkdir(level, attributes).await;
             match made.map_err(SftpError::at("create", level)) {
-                Ok(_) => self.sync_directory(parent(level)).await?,
+                Ok(_) => self.sync_entry_of(level).await?,
                 // Somebody else was faster.
                 Err(error) if error.is_failure() && self.look(level).await?.is_some() => {}
                 Err(error) => return Err(error),
@@ -307,14 +354,14 @@ impl Connection {
     }
 
     async fn created(&self, object: &str) -> Result<Named> {
-        self.sync_directory(parent(object)).await?;
+        self.sync_names_to(object).await?;
         Ok(Named::Created)
     }
 
     /// What is there is made durable before its existence counts.
     pub(super) async fn confirm(&self, object: &str) -> Result<Named> {
         self.sync_file(object).await?;
-        self.sync_directory(parent(object)).await?;
+        self.sync_names_to(object).await?;
         Ok(Named::Exists)
     }
 
@@ -332,6 +379,7 @@ impl Connection {
             Err(error) if error.is_missing() => return Err(error),
             Err(error) => {
                 let _none = self.sftp.rmdir(format!("{path}/{STAGING}")).await;
+                self.durable_directories().remove(path);
                 let removed = self.sftp.rmdir(path).await;
                 if removed.is_err() {
                     let left = self.look(path).await?;
@@ -486,5 +534,21 @@ impl Drop for Reader {
                 let _ = connection.sftp.close(handle).await;
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_to_a_directory_begins_below_the_root() {
+        let way = |directory| way_to("/srv/walzip", directory);
+        assert_eq!(
+            way("/srv/walzip/wal/15-1"),
+            ["/srv/walzip/wal", "/srv/walzip/wal/15-1"]
+        );
+        assert_eq!(way("/srv/walzip"), ["/srv", "/srv/walzip"]);
+        assert_eq!(way_to("/", "/"), [""; 0]);
     }
 }
