@@ -123,7 +123,7 @@ impl PatientStore {
                 Err(conflict) if is_conflict(&conflict) => {
                     match deadline.limit(self.inner.head(location)).await {
                         Ok(_) => return Err(conflict),
-                        Err(Error::NotFound { .. }) => deadline.wait(conflict).await?,
+                        Err(Error::NotFound { .. }) => deadline.wait_for_end_of(conflict).await?,
                         Err(error) => deadline.wait_after(error).await?,
                     }
                 }
@@ -225,6 +225,15 @@ impl Deadline {
         sleep(self.pause).await;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         Ok(())
+    }
+
+    /// The same after a create that met another one. One that lasts is not to be taken for an object that is there.
+    async fn wait_for_end_of(&mut self, conflict: Error) -> Result<()> {
+        let waited = self.wait(conflict).await;
+        waited.map_err(|conflict| {
+            self.last = Some(conflict);
+            self.out_of_time()
+        })
     }
 
     fn out_of_time(&mut self) -> Error {

@@ -131,12 +131,16 @@ async fn a_conflict_counts_only_when_the_object_is_there() {
         "{again:?}"
     );
 
-    // One that never ends is no success.
+    // One that never ends is no success, and nothing that is there.
     let Spoiling { store, .. } = spoiling(2, |_, method, _| match method {
         "PUT" => Spoilt::Refused(409),
         _ => Spoilt::Not,
     });
-    create(&store, &content).await.unwrap_err();
+    let error = create(&store, &content).await.unwrap_err();
+    assert!(
+        matches!(error, object_store::Error::Generic { .. }),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
