@@ -5,9 +5,11 @@
 //! objects do, and until everything has come there is no repository. Whoever is interrupted begins
 //! again, and what is there is passed over.
 
+mod since;
 mod sorted;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -95,6 +97,7 @@ pub async fn copy_repository(
         there: there.collect(),
         options,
         progress,
+        gone: Mutex::default(),
     };
     let sorted = Sorted::of(all);
     progress(CopyStep::Begin(sorted.size()));
@@ -116,7 +119,7 @@ pub async fn copy_repository(
     let (wal, behind) = copying.before_conflicts(&sorted.wal);
     copied.behind_conflicts = behind;
     copying.all(&wal, &mut copied).await?;
-    copying.packs_since(&sorted, &mut copied).await?;
+    copying.moved_since(&sorted, &mut copied).await?;
     for (label, backup) in &sorted.backups {
         if backup.json.is_empty() {
             copied.left_out.push(label.clone());
@@ -202,6 +205,8 @@ struct Copying<'c> {
     there: HashMap<String, u64>,
     options: CopyRepositoryOptions,
     progress: &'c (dyn Fn(CopyStep) + Sync),
+    /// What was listed, and was not in the source any more.
+    gone: Mutex<HashSet<Path>>,
 }
 
 impl Copying<'_> {
@@ -318,32 +323,6 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Copies the packs that were made since the source was listed: what was not found any more
-    /// among the other objects is in them.
-    async fn packs_since(
-        &self,
-        sorted: &Sorted,
-        copied: &mut CopiedRepository,
-    ) -> Result<(), RepoError> {
-        let known: HashSet<&Path> = sorted.wal.iter().map(|meta| &meta.location).collect();
-        let wal = list_below(self.from, Some(WAL_PREFIX)).await?;
-        let is_new_pack = |meta: &ObjectMeta| {
-            let mut parts = meta.location.as_ref().split('/').skip(1);
-            let cluster = parts.next().and_then(|name| name.parse().ok());
-            let is_pack = |of| layout::pack_name(of, meta.location.as_ref()).is_some();
-            cluster.is_some_and(is_pack) && !known.contains(&meta.location)
-        };
-        let is_mark = |meta: &&ObjectMeta| meta.location.filename() == Some(PACKED_JSON);
-        let marks: Vec<ObjectMeta> = wal.iter().filter(is_mark).cloned().collect();
-        let since: Vec<ObjectMeta> = wal.into_iter().filter(is_new_pack).collect();
-        if since.is_empty() {
-            return Ok(());
-        }
-        self.all(&marks, copied).await?;
-        self.retire_marks(&marks).await?;
-        self.all(&since, copied).await.map(drop)
-    }
-
     /// Marks and records of another repository of the same cluster have the same keys and lengths.
     async fn refuse_other_records(&self, sorted: &Sorted) -> Result<(), RepoError> {
         for meta in sorted.marks.iter().chain(&sorted.records) {
@@ -375,8 +354,20 @@ impl Copying<'_> {
         (self.progress)(CopyStep::Done(meta.size));
         match outcome {
             Err(RepoError::Corrupt { key, detail }) => Ok(Outcome::Damaged(key, detail)),
+            Ok(Outcome::Gone) => {
+                self.gone().insert(meta.location.clone());
+                Ok(Outcome::Gone)
+            }
             outcome => outcome,
         }
+    }
+
+    fn gone(&self) -> MutexGuard<'_, HashSet<Path>> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_gone(&self) -> HashSet<Path> {
+        std::mem::take(&mut self.gone())
     }
 
     async fn put(&self, meta: &ObjectMeta) -> Result<Outcome, RepoError> {

@@ -2,21 +2,27 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
+use tokio::time::Instant;
 
 use crate::cluster_identity::ClusterIdentity;
 use crate::error::RepoError;
-use crate::layout::{self, MAX_WAL_OBJECT_BYTES};
+use crate::layout::{self, MAX_WAL_OBJECT_BYTES, PACK_SETTLED_SECONDS};
+use crate::names::pack_name::PackName;
 use crate::names::wal_name;
 use crate::put_outcome::PutOutcome;
 use crate::repository;
 use crate::repository::Repository;
 use crate::wal_packs::WalPack;
+
+/// A listing that took so long may have come to the objects before those of a pack that is split were put, and to the
+/// packs after that had gone. Half of the time that lies between.
+const SPLIT_AFTER: Duration = Duration::from_secs(PACK_SETTLED_SECONDS / 2);
 
 /// One WAL file of the repository, as an object of its own or in a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +74,13 @@ pub struct WalListing {
 }
 
 impl WalListing {
+    /// Adds what another listing of the objects has found.
+    fn add_single(&mut self, others: Vec<WalEntry>) {
+        self.single.extend(others);
+        self.single.sort_by(|a, b| a.name.cmp(&b.name));
+        self.single.dedup_by(|later, kept| later.name == kept.name);
+    }
+
     /// Each file once, in the order of the names. What is in a pack and an object of its own as
     /// well counts as that object.
     pub fn entries(&self) -> Vec<WalEntry> {
@@ -164,7 +177,11 @@ impl Repository {
             let index = pack.name.index_of(name)?;
             Some(WalEntry::in_pack(pack, index, name.to_owned()))
         });
-        Ok(packed)
+        // And it has its object again before a pack goes that is split.
+        match packed.is_some() || !wal_name::is_segment(name) {
+            true => Ok(packed),
+            false => self.find_single(name).await,
+        }
     }
 
     /// The same of an object of its own.
@@ -260,14 +277,39 @@ impl Repository {
     /// Lists this cluster's WAL as the objects that hold it.
     pub async fn list_wal_objects(&self) -> Result<WalListing, RepoError> {
         self.check_wal().await?;
+        let begun = Instant::now();
+        let single = self.list_single().await?;
+        // Packs after them: a segment that was not among the objects any more is in a pack by now.
+        let mut listing = WalListing {
+            single,
+            packs: self.packs().list().await?,
+        };
+        if begun.elapsed() >= SPLIT_AFTER && self.has_packs_aside().await? {
+            listing.add_single(self.list_single().await?);
+        }
+        Ok(listing)
+    }
+
+    async fn list_single(&self) -> Result<Vec<WalEntry>, RepoError> {
         let prefix = layout::wal_prefix(self.cluster());
         let objects = self.store().list(Some(&Path::from(prefix.as_str())));
         let objects = objects.try_collect().await;
         let objects = objects.map_err(|error| RepoError::from_store(&prefix, error))?;
-        // Packs after them: a segment that was not among the objects any more is in a pack by now.
-        Ok(WalListing {
-            single: self.wal_entries(objects),
-            packs: self.packs().list().await?,
-        })
+        Ok(self.wal_entries(objects))
+    }
+
+    /// Whether a pack was set aside, or is about to be: what stays of it has objects of its own.
+    async fn has_packs_aside(&self) -> Result<bool, RepoError> {
+        let prefix = layout::aside_prefix(self.cluster());
+        let objects = self.store().list(Some(&Path::from(prefix.as_str())));
+        let objects: Vec<ObjectMeta> = objects
+            .try_collect()
+            .await
+            .map_err(|error| RepoError::from_store(&prefix, error))?;
+        let is_pack = |meta: &ObjectMeta| {
+            let name = meta.location.filename();
+            name.is_some_and(|name| name.parse::<PackName>().is_ok())
+        };
+        Ok(objects.iter().any(is_pack))
     }
 }

@@ -18,7 +18,7 @@ use crate::error::RepoError;
 use crate::layout::{self, MAX_PACK_BYTES};
 use crate::names::aside_label::AsideLabel;
 use crate::names::pack_name::PackName;
-use crate::names::wal_name::{self, SEGMENT_NAME_CHARS};
+use crate::names::wal_name;
 use crate::put_outcome::PutOutcome;
 use crate::repository::Repository;
 
@@ -60,7 +60,7 @@ impl WalPacks {
 
     /// The packs that have a segment, by what their keys say.
     pub async fn with(&self, segment: &str) -> Result<Vec<WalPack>, RepoError> {
-        let is_segment = segment.len() == SEGMENT_NAME_CHARS;
+        let is_segment = wal_name::is_segment(segment);
         let Some(directory) = wal_name::wal_directory(segment).filter(|_| is_segment) else {
             return Ok(Vec::new());
         };

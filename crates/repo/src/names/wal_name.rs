@@ -25,6 +25,11 @@ pub(crate) fn wal_directory(name: &str) -> Option<&str> {
     }
 }
 
+/// Whether it is the name of a whole segment, which a pack may have.
+pub(crate) fn is_segment(name: &str) -> bool {
+    name.len() == SEGMENT_NAME_CHARS && wal_directory(name).is_some()
+}
+
 /// The timeline of a directory of segments.
 pub(crate) fn wal_directory_timeline(directory: &str) -> Option<u32> {
     let is_upper_hex = |c: u8| c.is_ascii_digit() || (b'A'..=b'F').contains(&c);

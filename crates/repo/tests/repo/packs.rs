@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use walzip_repo::testing::memory_store;
+use walzip_repo::testing::{Faults, FaultyStore, memory_store};
 use walzip_repo::{AsideLabel, PackName, PutOutcome, RepoError, Repository, copy_repository};
 
 use crate::{CLUSTER, new_repository, patterned};
@@ -198,4 +198,85 @@ async fn a_copy_gets_the_packs_and_the_mark_of_packs() {
     let copy = Repository::open(to).await.unwrap();
     let listing = copy.list_wal_objects().await.unwrap();
     assert_eq!((listing.single.len(), listing.packs.len()), (2, 1));
+}
+
+/// As it is after `timeline set-aside --from`: the pack is aside, and what stays of it has an object.
+async fn split(store: Arc<dyn ObjectStore>) -> Repository {
+    let repository = new_repository(store).await;
+    let object = patterned("a pack", 100);
+    repository.put_pack(&name(2), object).await.unwrap();
+    let aside = repository.packs_aside(AsideLabel::first(1));
+    let packs = repository.packs();
+    let copied = repository.copy_pack(&packs, &aside, &name(2)).await;
+    copied.unwrap();
+    repository.put_wal(FIRST, "x".into()).await.unwrap();
+    repository.remove_pack(&name(2)).await.unwrap();
+    repository
+}
+
+/// Opens what was split on a store that is slow, and finds nothing where it looks after the mark first.
+async fn found_late(latency_ms_max: u64, before: u64) -> Repository {
+    let store = memory_store();
+    split(Arc::clone(&store)).await;
+    let faults = Faults {
+        latency_ms_max,
+        find_nothing_at_call: Some(before + 1),
+        ..Faults::default()
+    };
+    let faulty = FaultyStore::new(store, faults);
+    Repository::open(Arc::new(faulty)).await.unwrap()
+}
+
+/// How many calls an open makes, and a look for the mark.
+async fn calls() -> (u64, u64) {
+    let store = memory_store();
+    split(Arc::clone(&store)).await;
+    let faulty = FaultyStore::new(store, Faults::default());
+    let repository = Repository::open(Arc::new(faulty.clone())).await.unwrap();
+    let opened = faulty.calls();
+    repository.check_wal().await.unwrap();
+    (opened, faulty.calls())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stays_of_a_pack_that_is_split_meanwhile_is_found() {
+    let (opened, checked) = calls().await;
+    let repository = found_late(0, opened).await;
+    let found = repository.find_wal(FIRST).await.unwrap();
+    assert_eq!(found.unwrap().size_bytes, 1);
+    assert_eq!(repository.find_wal(SECOND).await.unwrap(), None);
+    for (latency_ms_max, is_listed) in [(0, false), (100_000, true)] {
+        let repository = found_late(latency_ms_max, checked).await;
+        // What is found at once was not split meanwhile.
+        let listed = repository.list_wal().await.unwrap();
+        assert_eq!(listed.len(), usize::from(is_listed));
+    }
+}
+
+#[tokio::test]
+async fn a_copy_has_what_stays_of_a_pack_that_is_split_meanwhile() {
+    let (from, to) = (memory_store(), memory_store());
+    let repository = new_repository(Arc::clone(&from)).await;
+    let object = patterned("a pack", 100);
+    repository.put_pack(&name(2), object).await.unwrap();
+    let options = walzip_repo::CopyRepositoryOptions {
+        parallel: 1,
+        compare: false,
+    };
+    let store = Arc::clone(&from);
+    let begun = move |step| {
+        if let walzip_repo::CopyStep::Begin(_) = step {
+            let repository = repository.clone();
+            let split = async move {
+                repository.put_wal(FIRST, "x".into()).await.unwrap();
+                repository.remove_pack(&name(2)).await.unwrap();
+            };
+            futures::executor::block_on(split);
+        }
+    };
+    let repository = Repository::open(store).await.unwrap();
+    let copied = copy_repository(&repository, to.as_ref(), options, &begun).await;
+    assert_eq!(copied.unwrap().damaged, []);
+    let copy = Repository::open(to).await.unwrap();
+    assert_eq!(copy.get_wal(FIRST).await.unwrap(), Some("x".into()));
 }
