@@ -188,8 +188,9 @@ async fn is_aside(part: &Repository, pack: &WalPack) -> Result<bool, ArchiveErro
 }
 
 /// Removes segments' own objects, which are in a pack; not where the pack has expired, was set aside, or is about to
-/// be. Where the pack has gone meanwhile, the objects may be what was to stay of it: they are put back, but for
-/// those that were set aside themselves. Says whether the pack is still there, and may be gone on with.
+/// be. Where the pack was set aside meanwhile, the objects may be what was to stay of it: they are put back, but for
+/// those that were set aside themselves. Where it has expired, so have they. Says whether the pack is still there, and may
+/// be gone on with.
 async fn remove(part: &Repository, pack: &WalPack, names: &[String]) -> Result<bool, ArchiveError> {
     let mut objects = Vec::new();
     for name in names {
@@ -203,6 +204,16 @@ async fn remove(part: &Repository, pack: &WalPack, names: &[String]) -> Result<b
     if let Ok(true) = there {
         removed?;
         return Ok(true);
+    }
+    if let Ok(false) = there
+        && let Ok(false) = is_aside(part, pack).await
+    {
+        let name = &pack.name;
+        tracing::warn!(
+            "pack {name} went while it settled, and is not set aside: it has expired, and its segments are not put back"
+        );
+        removed?;
+        return Ok(false);
     }
     // One that cannot be put back keeps none of the others from it.
     let mut failed = removed.err().map(ArchiveError::from).or(there.err());
@@ -333,6 +344,34 @@ mod tests {
             let left = repository.find_single(&name(1)).await.expect("asked");
             assert_eq!(left.is_none(), is_refused);
             repository.remove_wal(&[name(1)]).await.expect("removed");
+        }
+    }
+
+    /// What expires beside it is not archived again.
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_put_back_of_a_pack_that_has_expired() {
+        use std::sync::Arc;
+        use walzip_repo::testing::{Faults, FaultyStore};
+        let directory = tempfile::tempdir().expect("a directory");
+        let repository = archive(directory.path(), 1..3).await;
+        let object = repository.get_wal(&name(1)).await.expect("read");
+        pack(&repository, &options()).await.expect("packed");
+        let there = repository.packs().list().await.expect("listed").remove(0);
+        // The open, the object, looks for the pack and for labels, and the removal: then the pack is gone.
+        for (call, is_expired) in [(6, true), (100, false)] {
+            let object = object.clone().expect("there");
+            let put = repository.put_wal(&name(1), object).await;
+            assert_eq!(put.expect("put"), PutOutcome::Created);
+            let faults = Faults {
+                find_nothing_at_call: Some(call),
+                ..Faults::default()
+            };
+            let faulty = FaultyStore::new(Arc::clone(repository.store()), faults);
+            let beside = Repository::open(Arc::new(faulty)).await.expect("opened");
+            let is_there = remove(&beside, &there, &[name(1)]).await.expect("removed");
+            assert_eq!(is_there, !is_expired);
+            let left = repository.find_single(&name(1)).await.expect("asked");
+            assert!(left.is_none());
         }
     }
 
