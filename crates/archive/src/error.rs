@@ -174,6 +174,10 @@ pub enum ArchiveError {
         reason: String,
     },
 
+    /// A pack was there a moment ago: its timeline was set aside, or it has expired.
+    #[error("pack {0} in the repository disappeared while it was read")]
+    PackGone(String),
+
     /// The file could not be encoded; nothing was archived.
     #[error("{name} could not be encoded: {source}")]
     Encode {

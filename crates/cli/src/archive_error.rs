@@ -237,6 +237,10 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ),
         ArchiveError::NoFile(_) => (Kind::FileMissing, None),
         ArchiveError::Damaged { .. } => (Kind::Damaged, Some(DAMAGED)),
+        ArchiveError::PackGone(_) => (
+            Kind::Damaged,
+            Some("It was set aside, or has expired. Run this again."),
+        ),
         ArchiveError::Encode { .. } => (
             Kind::Internal,
             Some("Nothing was archived. Please report this."),

@@ -193,7 +193,7 @@ async fn packed(packs: &WalPacks, name: &str, before: Before) -> Result<Packed, 
         match opened {
             Ok(Some(segment)) => return Ok(Packed::Found(Box::new(segment))),
             // Its timeline was set aside, or it expired.
-            Ok(None) => was_there = true,
+            Ok(None) | Err(ArchiveError::PackGone(_)) => was_there = true,
             Err(error) if is_damage(&error) => failed = Some(error),
             Err(error) => return Err(error),
         }
@@ -214,6 +214,7 @@ async fn prepare(
 ) -> Result<ReadySegment, ArchiveError> {
     let pack = reader.clone();
     match ReadySegment::prepare(reader, index, before).await {
+        Err(error @ ArchiveError::PackGone(_)) => Err(error),
         Err(error) if is_damage(&error) && before == Before::Passed => {
             ReadySegment::prepare(pack, index, Before::Decoded).await
         }
@@ -244,10 +245,11 @@ pub(crate) async fn segment_size(
 #[cfg(test)]
 mod tests {
     use walzip_repo::LocalStore;
+    use walzip_repo::testing::{Faults, FaultyStore};
 
     use super::*;
     use crate::pack::pack;
-    use crate::packs::testing::{archive_in, name, options};
+    use crate::packs::testing::{archive, archive_in, name, options};
 
     /// Otherwise its segments would count as not archived, which ends a recovery.
     #[tokio::test(start_paused = true)]
@@ -276,6 +278,26 @@ mod tests {
             let listed = repository.list_wal().await.expect("listed");
             assert_eq!(listed.len(), 2);
             let _ = std::fs::remove_file(&pack).or_else(|_| std::fs::remove_dir(&pack));
+        }
+    }
+
+    /// It has its object again by then, or has expired. Neither is damage.
+    #[tokio::test(start_paused = true)]
+    async fn a_pack_that_goes_while_it_is_read_is_not_damaged() {
+        let directory = tempfile::tempdir().expect("a directory");
+        // No other test has these in memory.
+        let repository = archive(directory.path(), 0x31..0x33).await;
+        pack(&repository, &options()).await.expect("packed");
+        // Its object, the packs, the index; then the segment.
+        for (call, is_there) in [(4, false), (100, true)] {
+            let faults = Faults {
+                find_nothing_at_call: Some(call),
+                ..Faults::default()
+            };
+            let faulty = FaultyStore::new(Arc::clone(repository.store()), faults);
+            let store: Arc<dyn ObjectStore> = Arc::new(faulty);
+            let got = StoredWal::get_unopened(&store, repository.cluster(), &name(0x31)).await;
+            assert_eq!(got.expect("no damage").is_some(), is_there);
         }
     }
 }

@@ -440,6 +440,7 @@ pub(crate) fn is_damage(error: &ArchiveError) -> bool {
     matches!(
         error,
         ArchiveError::Damaged { .. }
+            | ArchiveError::PackGone(_)
             | ArchiveError::Undecodable { .. }
             | ArchiveError::Repository(RepoError::Corrupt { .. })
     )
@@ -454,5 +455,5 @@ pub(crate) fn damaged(pack: &PackName, reason: String) -> ArchiveError {
 
 /// It was there a moment ago.
 pub(crate) fn gone(pack: &PackName) -> ArchiveError {
-    damaged(pack, "it disappeared while it was read".to_owned())
+    ArchiveError::PackGone(pack.to_string())
 }

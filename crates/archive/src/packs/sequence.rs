@@ -158,6 +158,7 @@ fn missing(reader: &PackReader, index: usize) -> ArchiveError {
 /// What is wrong with a segment is wrong with all that follow it.
 fn needs(reader: &PackReader, index: usize, error: ArchiveError) -> ArchiveError {
     match reader.members().get(index) {
+        _ if matches!(error, ArchiveError::PackGone(_)) => error,
         Some(member) if is_damage(&error) => ArchiveError::Damaged {
             object: member.name.clone(),
             reason: format!("it cannot be decoded, since {error}"),
