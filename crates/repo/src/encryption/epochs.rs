@@ -153,6 +153,8 @@ impl Epochs {
         let begun = EpochKey::random(last.repository, next).map_err(failed)?;
         self.claim(&begun).await?;
         let key = self.ours(next).await?;
+        // Who is added from now on finds this epoch; who was added just before is found here.
+        let known = self.list().await?;
         let recipients = known.get(&last.number).into_iter().flatten();
         let others: Vec<Recipient> = recipients.filter_map(|name| name.parse().ok()).collect();
         self.give(&key, &others).await?;
@@ -160,17 +162,24 @@ impl Epochs {
         Ok(next)
     }
 
-    /// Gives the keys of all epochs to more recipients.
+    /// Gives the keys of all epochs to more recipients, of those too that are begun meanwhile.
     pub async fn add(&self, recipients: &[Recipient]) -> Result<(), RepoError> {
-        let known = self.list().await?;
-        if known.is_empty() {
-            return Err(KeyError::NoKeys.into());
+        let mut given = BTreeSet::new();
+        loop {
+            let known = self.list().await?;
+            if known.is_empty() {
+                return Err(KeyError::NoKeys.into());
+            }
+            let new: Vec<u32> = known.into_keys().filter(|of| !given.contains(of)).collect();
+            if new.is_empty() {
+                return Ok(());
+            }
+            for epoch in new {
+                let key = self.ours(epoch).await?;
+                self.give(&key, recipients).await?;
+                given.insert(epoch);
+            }
         }
-        for &epoch in known.keys() {
-            let key = self.ours(epoch).await?;
-            self.give(&key, recipients).await?;
-        }
-        Ok(())
     }
 
     /// Takes the copies of a recipient away. Who has had them may have kept the keys.

@@ -8,7 +8,7 @@ use futures::executor::block_on;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use walzip_repo::encryption::{EncryptedStore, Epochs, HEADER_LEN, KeyError, KeyFile, PIECE_LEN};
-use walzip_repo::testing::memory_store;
+use walzip_repo::testing::{Faults, FaultyStore, memory_store};
 use walzip_repo::{PutOutcome, RepoError, Repository};
 
 use crate::{CLUSTER, SEGMENT, new_repository, patterned};
@@ -297,6 +297,33 @@ async fn epochs_follow_one_another() {
             .await
             .is_err()
     );
+}
+
+/// Whichever is faster, the new recipient has the new epoch's key.
+#[tokio::test(start_paused = true)]
+async fn a_recipient_that_is_added_beside_a_rotation_has_all_epochs() {
+    for seed in 0..30 {
+        let archive = Archive::new().await;
+        let slow = |seed| {
+            let faults = Faults {
+                seed,
+                latency_ms_max: 1000,
+                ..Faults::default()
+            };
+            let store = FaultyStore::new(Arc::clone(&archive.store), faults);
+            Epochs::new(Arc::new(store), archive.key_file.clone())
+        };
+        let (adding, rotating) = (slow(seed), slow(100 + seed));
+        let recipient = KeyFile::generate_recovery().recipients().next().unwrap();
+        let recipients = [recipient];
+        let (added, rotated) = tokio::join!(adding.add(&recipients), rotating.rotate());
+        added.unwrap();
+        assert_eq!(rotated.unwrap(), 2);
+        for epoch in 1..3 {
+            let copy = Path::from(format!("keys/{epoch}/{}.age", recipients[0]));
+            assert!(archive.keys().await.contains(&copy), "{seed}: {epoch}");
+        }
+    }
 }
 
 /// Until all recipients have the next epoch's key, the last one's is used.
