@@ -7,22 +7,21 @@
 mod aside;
 mod both;
 mod lacking;
+mod packs;
 mod problem;
 mod putting;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use futures::StreamExt;
 use serde::Serialize;
 use walzip_pgformat::wal::SegmentEdges;
-use walzip_repo::{PutOutcome, Repository, WalEntry, WalPack};
+use walzip_repo::Repository;
 
 use crate::archived::neighbours::{Neighbours, NotContinued};
-use crate::archived::settling;
 use crate::archived::stored_wal::StoredWal;
 use crate::archived::wal_object;
 use crate::error::ArchiveError;
-use crate::packs::PackReader;
 use crate::progress::{Phase, Progress};
 use lacking::Lacking;
 pub use problem::Problem;
@@ -143,7 +142,8 @@ async fn sync_cluster(
         }
     }
     let so_far = (options, &mut synced, &mut neighbours);
-    copy_packs(from, to, &lacking.others, so_far).await?;
+    let packed = (&*lacking.others, &lacking.away);
+    packs::copy_packs(from, to, packed, so_far).await?;
     if !synced.brought.is_empty() {
         compare_neighbours(to, neighbours, &mut synced).await?;
     }
@@ -191,80 +191,4 @@ async fn copy(
     let proven = wal_object::prove(name, stored, from.cluster()).await?;
     put(to, name, object).await?;
     Ok(proven.edges)
-}
-
-/// Copies the packs that have what is lacking, each whole.
-async fn copy_packs(
-    from: &Repository,
-    to: &Repository,
-    lacking: &[WalEntry],
-    (options, synced, neighbours): (&SyncOptions, &mut Synced, &mut Neighbours),
-) -> Result<(), ArchiveError> {
-    let mut names: BTreeMap<&str, u64> = BTreeMap::new();
-    for entry in lacking.iter().filter(|entry| entry.packed.is_some()) {
-        names.insert(&entry.name, entry.size_bytes);
-    }
-    if names.is_empty() {
-        return Ok(());
-    }
-    for pack in from.packs().list().await? {
-        let segments = pack.name.segments();
-        let (files, sizes): (Vec<String>, Vec<u64>) = segments
-            .filter_map(|name| names.remove_entry(name.as_str()))
-            .map(|(name, size)| (name.to_owned(), size))
-            .unzip();
-        if files.is_empty() {
-            continue;
-        }
-        match copy_pack(from, to, &pack, neighbours).await {
-            Ok(()) => synced.add(files, pack.size_bytes),
-            Err(error) if is_of_one_file(&error) => {
-                synced.problems.push(Problem::of_pack(&pack, files, error));
-            }
-            Err(error) => return Err(error),
-        }
-        options.progress.add(sizes.iter().sum());
-    }
-    for name in names.into_keys() {
-        let why = "its pack disappeared after it was listed";
-        synced.problems.push(Problem::of_file(name, why));
-    }
-    Ok(())
-}
-
-/// Copies a pack of which every segment can be decoded, and none is something else in the target.
-async fn copy_pack(
-    from: &Repository,
-    to: &Repository,
-    pack: &WalPack,
-    neighbours: &mut Neighbours,
-) -> Result<(), ArchiveError> {
-    let gone = || ArchiveError::Damaged {
-        object: format!("pack {}", pack.name),
-        reason: "it disappeared after it was listed".to_owned(),
-    };
-    let reader = PackReader::open(&from.packs(), pack).await?;
-    let reader = reader.ok_or_else(gone)?;
-    reader
-        .decode_all(async |member, decoded| {
-            let (name, decoded) = (&member.name, decoded?);
-            wal_object::prove_beginning(name, &decoded.beginning, from.cluster())?;
-            settling::compare(to, pack, member).await?;
-            neighbours.add(name, decoded.edges);
-            Ok(())
-        })
-        .await?;
-    let object = from.packs().read(&pack.name).await?.ok_or_else(gone)?;
-    let put = to.put_pack(&pack.name, object.clone()).await?;
-    if to.packs().read(&pack.name).await? == Some(object) {
-        return Ok(());
-    }
-    // Where it stayed, the next run would take it for what is lacked.
-    if put == PutOutcome::Created {
-        to.remove_pack(&pack.name).await?;
-    }
-    Err(ArchiveError::Damaged {
-        object: format!("pack {}", pack.name),
-        reason: "the copy is not what was put".to_owned(),
-    })
 }

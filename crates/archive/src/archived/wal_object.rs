@@ -1,5 +1,7 @@
 //! A WAL file, proven to be what its name says.
 
+use bytes::Bytes;
+use walzip_codec::Level;
 use walzip_pgformat::Lsn;
 use walzip_pgformat::wal::SegmentEdges;
 use walzip_pgformat::wal_file_name::WalFileName;
@@ -7,7 +9,8 @@ use walzip_repo::ClusterIdentity;
 
 use crate::archived::stored_wal::StoredWal;
 use crate::archived::timelines;
-use crate::coding::Beginning;
+use crate::coding::members::Members;
+use crate::coding::{self, Beginning, off_the_runtime};
 use crate::error::ArchiveError;
 use crate::wal::content;
 
@@ -44,6 +47,23 @@ pub(crate) async fn prove(
         original_bytes: prove_beginning(name, &proof.beginning, cluster)?,
         edges: proof.edges.finish(),
         minimal_wal: proof.records.finish().minimal_wal,
+    })
+}
+
+/// Encodes a file that was in a pack as an object of its own, and proves that.
+pub(crate) async fn encode(name: &str, content: Vec<u8>) -> Result<Bytes, ArchiveError> {
+    let encoding = name.to_owned();
+    let object = off_the_runtime(move || {
+        let members = Members {
+            file: None,
+            len: content.len() as u64,
+            known: &content,
+        };
+        coding::encode(&encoding, &members, Level::default(), true)
+    });
+    object.await.map_err(|source| ArchiveError::Encode {
+        name: name.to_owned(),
+        source,
     })
 }
 

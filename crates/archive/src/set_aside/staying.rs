@@ -5,15 +5,13 @@
 
 use std::time::Duration;
 
-use walzip_codec::Level;
 use walzip_repo::layout::PACK_SETTLED_SECONDS;
 use walzip_repo::{PackName, PutOutcome, Repository, WalPacks};
 
 use super::Move;
 use super::content::{PackedHashes, archived};
 use crate::archived::stored_wal::StoredWal;
-use crate::coding::members::Members;
-use crate::coding::{self, off_the_runtime};
+use crate::archived::wal_object;
 use crate::error::ArchiveError;
 use crate::packs::Before;
 
@@ -72,19 +70,7 @@ async fn put_if_missing(
     })?;
     let content = packed.content(name).await?;
     let hash = blake3::hash(&content);
-    let encoding = name.to_owned();
-    let object = off_the_runtime(move || {
-        let members = Members {
-            file: None,
-            len: content.len() as u64,
-            known: &content,
-        };
-        coding::encode(&encoding, &members, Level::default(), true)
-    });
-    let object = object.await.map_err(|source| ArchiveError::Encode {
-        name: name.to_owned(),
-        source,
-    })?;
+    let object = wal_object::encode(name, content).await?;
     if repository.put_wal(name, object).await? == PutOutcome::Created {
         return Ok(());
     }

@@ -24,6 +24,8 @@ pub(super) struct Lacking {
     pub(super) histories: Vec<WalEntry>,
     /// Oldest first.
     pub(super) others: Vec<WalEntry>,
+    /// Segments of packs that are not to come, with their packs.
+    pub(super) away: HashSet<String>,
     pub(super) not_retained: u64,
     pub(super) problems: Vec<Problem>,
 }
@@ -51,7 +53,13 @@ impl Lacking {
                 continue;
             };
             let number = number(&name, both.segment_size);
-            if refused.contains(&name.timeline()) || aside.keeps_away(entry, &name, number) {
+            if refused.contains(&name.timeline()) {
+                continue;
+            }
+            if aside.keeps_away(entry, &name, number) {
+                if entry.packed.is_some() {
+                    lacking.away.insert(entry.name.clone());
+                }
                 continue;
             }
             match number {

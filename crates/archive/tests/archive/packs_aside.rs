@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use walzip_archive::ArchiveError;
 use walzip_archive::pack::pack;
+use walzip_archive::progress::Progress;
 use walzip_archive::set_aside::{
     plan_put_back, plan_set_aside, plan_set_aside_from, put_back, set_aside,
 };
+use walzip_archive::sync::{SyncOptions, sync};
 use walzip_archive::verify::{VerifyOptions, verify};
 use walzip_pgformat::TimelineId;
 use walzip_repo::testing::{Faults, FaultyStore, memory_store};
@@ -301,4 +303,29 @@ async fn what_was_packed_after_an_interrupted_move_is_taken_back() {
     put_back(&repository, &plan).await.expect("put back");
     assert_eq!(repository.list_aside_labels().await.expect("listed"), []);
     assert!(got(&repository, &second(4)).await.expect("got").is_some());
+}
+
+/// A pack is not brought for a part of it, where another part is not to come.
+#[tokio::test(start_paused = true)]
+async fn what_was_set_aside_does_not_come_with_its_pack() {
+    let to = archive(memory_store(), 1..9).await;
+    let from_five = segment_name(5).parse().expect("a segment");
+    let plan = plan_set_aside_from(&to, from_five, false).await;
+    set_aside(&to, &plan.expect("planned"))
+        .await
+        .expect("set aside");
+    to.remove_wal(&[segment_name(3)]).await.expect("removed");
+    let from = archive(memory_store(), 1..9).await;
+    pack_all(&from).await;
+    let options = SyncOptions {
+        parallel: 1,
+        pinned: false,
+        progress: Progress::default(),
+    };
+    let synced = sync(&from, &to, &options).await.expect("synchronized");
+    assert_eq!(synced[0].wal_files, 1, "{synced:?}");
+    assert!(!synced[0].problems.is_empty());
+    let listing = objects(&to).await;
+    assert_eq!((listing.single.len(), listing.packs.len()), (4, 0));
+    assert_all_there(&to, 1..5).await;
 }
