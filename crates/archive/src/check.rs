@@ -70,11 +70,8 @@ impl Checked {
             .filter(|backup| backup.cluster() == Some(part.cluster()));
         let backups: Vec<BackupRecord> = own.filter_map(|backup| backup.read.ok()).collect();
         let lost = lost_histories(&histories, timelines::with_wal(&listing), &backups);
-        if let Some(first) = lost.first() {
-            return Err(ArchiveError::HistoryLost {
-                damage: histories.unreadable(*first).map(ToString::to_string),
-                timelines: lost,
-            });
+        if !lost.is_empty() {
+            return Err(histories.history_lost(lost, timelines::with_wal(&listing)));
         }
         let (known, size) = ((&*listing, &histories), server.segment_size_bytes);
         self.missing = timeline_info::missing_wal(known, &backups, server.timeline, size)?;

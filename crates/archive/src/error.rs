@@ -1,5 +1,6 @@
 //! Errors, told apart by what the caller can do about them.
 
+mod lost_histories;
 mod made_of;
 mod occupied_directory;
 pub(crate) mod other_branch;
@@ -17,13 +18,14 @@ use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, ClusterIdentity, RepoError};
 
 use crate::error::other_branch::{OtherBranch, PutAway, went_on};
-use crate::error::shown::{because, born_at, missing, numbers, shown_files, until};
+use crate::error::shown::{because, born_at, missing, shown_files, until};
 use crate::error::time_error::TimeError;
 use crate::server::archiver::Archiver;
 use crate::server::replication::ServerError;
 use crate::server::tablespace_record::TablespaceRecord;
 use crate::wal::wal_end::{WalEnd, shown};
 
+pub use lost_histories::LostHistories;
 pub use occupied_directory::OccupiedDirectory;
 use occupied_directory::listed;
 
@@ -311,15 +313,11 @@ pub enum ArchiveError {
         others: Vec<OtherBranch>,
     },
 
-    /// The archive has objects of timelines whose history it has lost.
-    #[error(
-        "the archive has WAL of timeline {}, but not its history{}",
-        numbers(.timelines),
-        because(.damage)
-    )]
+    /// The archive has lost the histories of timelines that it leads to.
+    #[error("{lost}{}", because(.damage))]
     HistoryLost {
         /// The timelines.
-        timelines: Vec<TimelineId>,
+        lost: LostHistories,
         /// Why the first one's history cannot be read, where it is there.
         damage: Option<String>,
     },

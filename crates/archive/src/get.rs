@@ -243,13 +243,11 @@ async fn refuse_lost_history(
         return Err(failure);
     }
     let with_wal = survey.timelines.iter().copied().map(TimelineId);
-    if !timelines.without_history(with_wal).contains(&timeline) {
-        return Ok(());
+    let lost = timelines.without_history(with_wal.clone());
+    match lost.contains(&timeline) {
+        true => Err(timelines.history_lost(vec![timeline], with_wal)),
+        false => Ok(()),
     }
-    Err(ArchiveError::HistoryLost {
-        timelines: vec![timeline],
-        damage: None,
-    })
 }
 
 /// Decodes an object into the destination; returns the size of the file.

@@ -45,7 +45,7 @@ pub use backups::backup_record::{
 pub use cluster::choice::{ClusterChoice, part};
 pub use coding::members;
 pub use error::{
-    ArchiveError, OccupiedDirectory,
+    ArchiveError, LostHistories, OccupiedDirectory,
     other_branch::{OtherBranch, PutAway},
 };
 pub use get::clock_guard::first_segment_of_replay;

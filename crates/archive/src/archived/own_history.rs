@@ -13,7 +13,7 @@ use walzip_repo::Repository;
 
 use crate::archived::stored_wal::StoredWal;
 use crate::archived::timelines::FIRST_TIMELINE;
-use crate::error::ArchiveError;
+use crate::error::{ArchiveError, LostHistories};
 
 /// The history of a timeline that lies beside a segment.
 pub(crate) fn left_beside(segment: &Path, timeline: TimelineId) -> Option<PathBuf> {
@@ -41,7 +41,10 @@ pub(crate) async fn check(part: &Repository, timeline: TimelineId) -> Result<(),
         },
     };
     Err(ArchiveError::HistoryLost {
-        timelines: vec![timeline],
+        lost: LostHistories {
+            others: vec![timeline],
+            ..LostHistories::default()
+        },
         damage,
     })
 }

@@ -8,7 +8,7 @@ use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{Repository, WalEntry};
 
 use crate::coding;
-use crate::error::ArchiveError;
+use crate::error::{ArchiveError, LostHistories};
 use crate::read_each::read_each;
 
 /// The timeline that initdb makes; the only one without a history.
@@ -76,6 +76,29 @@ impl Timelines {
             *timeline > FIRST_TIMELINE && !self.histories.contains_key(timeline)
         };
         needed.filter(lost).collect()
+    }
+
+    /// Says of timelines without a history by what that is known.
+    pub(crate) fn history_lost(
+        &self,
+        timelines: Vec<TimelineId>,
+        with_wal: impl Iterator<Item = TimelineId>,
+    ) -> ArchiveError {
+        let with_wal: BTreeSet<TimelineId> = with_wal.collect();
+        let first = timelines.first().and_then(|first| self.unreadable(*first));
+        let damage = first.map(ToString::to_string);
+        let mut lost = LostHistories::default();
+        for timeline in timelines {
+            let comes_from =
+                |history: &TimelineHistory| history.parts().any(|(part, _)| part == timeline);
+            let mut later = self.histories.iter();
+            match later.find(|(_, history)| comes_from(history)) {
+                _ if with_wal.contains(&timeline) => lost.with_wal.push(timeline),
+                Some((by, _)) => lost.named.push((timeline, *by)),
+                None => lost.others.push(timeline),
+            }
+        }
+        ArchiveError::HistoryLost { lost, damage }
     }
 
     /// Why a history that is there cannot be read.

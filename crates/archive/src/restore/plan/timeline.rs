@@ -218,11 +218,8 @@ impl Planner<'_> {
     }
 
     fn history_lost(&self, timelines: Vec<TimelineId>) -> ArchiveError {
-        let first = timelines.first().copied().unwrap_or_default();
-        ArchiveError::HistoryLost {
-            damage: self.timelines.unreadable(first).map(ToString::to_string),
-            timelines,
-        }
+        let with_wal = self.with_wal.iter().copied();
+        self.timelines.history_lost(timelines, with_wal)
     }
 
     pub(super) fn competing(&self, choice: &Choice) -> ArchiveError {
