@@ -5,6 +5,7 @@
 //! brought.
 
 mod aside;
+mod away;
 mod both;
 mod lacking;
 mod packs;

@@ -222,6 +222,29 @@ async fn prepare(
     }
 }
 
+/// BLAKE3 of a segment before it was encoded, as the index of its pack says; nothing where no pack has it. Nothing is
+/// decoded.
+pub(crate) async fn hash_in_pack(
+    packs: &WalPacks,
+    name: &str,
+) -> Result<Option<blake3::Hash>, ArchiveError> {
+    for pack in packs.with(name).await? {
+        let Some(index) = pack.name.index_of(name) else {
+            continue;
+        };
+        match PackReader::open(packs, &pack).await {
+            Ok(Some(reader)) => match reader.original_hash(index) {
+                Some(hash) => return Ok(Some(hash.into())),
+                None => continue,
+            },
+            Ok(None) => {}
+            Err(error) if is_damage(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
 /// The size of the segments that a file is one of, as its header or its pack says.
 pub(crate) async fn segment_size(
     repository: &Repository,

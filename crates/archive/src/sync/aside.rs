@@ -7,9 +7,9 @@ use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::WalEntry;
 
-use super::both::{Both, content_hash, number};
+use super::away;
+use super::both::{Both, number};
 use super::problem::{Problem, is_of_one_file};
-use crate::archived::stored_wal::StoredWal;
 use crate::error::ArchiveError;
 
 /// What the comparison has shown.
@@ -24,12 +24,10 @@ pub(super) struct Aside {
 impl Aside {
     pub(super) async fn compare(
         both: &Both<'_>,
-        (there, refused): (&HashSet<&str>, &BTreeSet<TimelineId>),
+        (there, refused, others): (&HashSet<&str>, &BTreeSet<TimelineId>, &BTreeSet<TimelineId>),
         problems: &mut Vec<Problem>,
     ) -> Result<Aside, ArchiveError> {
         let mut aside = Aside::default();
-        // One problem for each timeline tells of all that is in packs.
-        let mut not_compared = BTreeSet::new();
         for entry in &both.source {
             let Ok(name) = entry.name.parse::<WalFileName>() else {
                 continue;
@@ -42,25 +40,20 @@ impl Aside {
             }
             let number = number(&name, both.segment_size);
             let timeline = name.timeline();
-            if aside.is_behind(timeline, number) {
+            // Two servers may have the same history.
+            let is_others = number.is_none() && others.contains(&timeline);
+            if is_others || aside.is_behind(timeline, number) {
                 continue;
             }
-            let (why, ends) = match is_same(both, &entry.name).await {
+            let why = match is_same(both, &entry.name).await {
                 // Production's own, which comes over like the rest.
-                Ok(Some(false)) => continue,
-                Ok(Some(true)) => ("the other one has the same".to_owned(), true),
-                Ok(None) => (
-                    "it is in a pack there, and is not compared".to_owned(),
-                    false,
-                ),
-                Err(error) if is_of_one_file(&error) => (error.to_string(), true),
+                Ok(false) => continue,
+                Ok(true) => "the other one has the same".to_owned(),
+                Err(error) if is_of_one_file(&error) => error.to_string(),
                 Err(error) => return Err(error),
             };
             aside.away.insert(entry.name.clone());
-            if !ends && !not_compared.insert(timeline) {
-                continue;
-            }
-            let what = match number.filter(|_| ends) {
+            let what = match number {
                 None => String::new(),
                 Some(number) => {
                     aside.until.insert(timeline, number);
@@ -97,16 +90,12 @@ impl Aside {
     }
 }
 
-/// Whether the source has what was set aside under a name; nothing where a pack has that.
-async fn is_same(both: &Both<'_>, name: &str) -> Result<Option<bool>, ArchiveError> {
-    let Some(&label) = both.aside.get(name) else {
-        return Ok(None);
-    };
-    let Some(object) = both.to.get_aside(label, name).await? else {
-        return Ok(None);
-    };
-    let set_aside = StoredWal::Single(object).content_hash(name).await?;
-    let source = content_hash(both.from, name).await?;
-    // Removed meanwhile: there is nothing to bring.
-    Ok(Some(source.is_none_or(|source| source == set_aside)))
+/// Whether the source has what was set aside under a name and any label. What was removed meanwhile is not brought.
+async fn is_same(both: &Both<'_>, name: &str) -> Result<bool, ArchiveError> {
+    for &label in both.aside.get(name).into_iter().flatten() {
+        if away::is_same(both, label, name).await?.unwrap_or(true) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

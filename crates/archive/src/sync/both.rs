@@ -10,7 +10,6 @@ use super::problem::{Problem, is_of_one_file};
 use crate::archived::stored_wal::StoredWal;
 use crate::archived::timelines::{self, Timelines};
 use crate::archived::wal_index;
-use crate::backups::backup_record::BackupRecord;
 use crate::error::ArchiveError;
 
 /// The number of the segment that a file is, or begins in; none of a history.
@@ -30,8 +29,8 @@ pub(super) struct Both<'r> {
     pub(super) to: &'r Repository,
     pub(super) source: Vec<WalEntry>,
     pub(super) target: Vec<WalEntry>,
-    /// What is set aside in the target, by name.
-    pub(super) aside: BTreeMap<String, AsideLabel>,
+    /// Under which labels a name is set aside in the target.
+    pub(super) aside: BTreeMap<String, Vec<AsideLabel>>,
     pub(super) histories: Timelines,
     pub(super) segment_size: u32,
 }
@@ -50,10 +49,11 @@ impl<'r> Both<'r> {
         if let Some(failure) = histories.take_failure() {
             return Err(failure);
         }
-        let mut aside = BTreeMap::new();
+        let mut aside: BTreeMap<String, Vec<AsideLabel>> = BTreeMap::new();
         for label in to.list_aside_labels().await? {
-            let listing = to.list_aside_objects(label).await?.entries();
-            aside.extend(listing.into_iter().map(|entry| (entry.name, label)));
+            for entry in to.list_aside_objects(label).await?.entries() {
+                aside.entry(entry.name).or_default().push(label);
+            }
         }
         Ok(Both {
             from,
@@ -66,18 +66,18 @@ impl<'r> Both<'r> {
         })
     }
 
-    /// The timelines of which nothing is brought over, and what descends from them.
+    /// The timelines of which nothing is brought over, and what descends from them. `away` are those of which the
+    /// target has set aside the same.
     pub(super) async fn refused(
         &self,
+        away: &BTreeSet<TimelineId>,
         problems: &mut Vec<Problem>,
     ) -> Result<BTreeSet<TimelineId>, ArchiveError> {
         let (ours, theirs) = (of_each(&self.target), of_each(&self.source));
-        let names = self.aside.keys().filter_map(|name| name.parse().ok());
-        let aside: BTreeSet<TimelineId> = names.map(|name: WalFileName| name.timeline()).collect();
         let mut refused = BTreeSet::new();
         for (&timeline, of_source) in &theirs {
             let problem = match ours.get(&timeline) {
-                None if aside.contains(&timeline) => Some(Problem::new(
+                None if away.contains(&timeline) => Some(Problem::new(
                     WalFileName::History(timeline),
                     "this timeline was set aside in the repository: set it aside in the other one \
                      too, or put it back",
@@ -182,7 +182,7 @@ impl<'r> Both<'r> {
 }
 
 /// The whole segments of each timeline, and its history.
-fn of_each(listing: &[WalEntry]) -> BTreeMap<TimelineId, BTreeSet<&str>> {
+pub(super) fn of_each(listing: &[WalEntry]) -> BTreeMap<TimelineId, BTreeSet<&str>> {
     let mut timelines: BTreeMap<TimelineId, BTreeSet<&str>> = BTreeMap::new();
     for entry in listing {
         let name = entry.name.parse();
@@ -194,6 +194,7 @@ fn of_each(listing: &[WalEntry]) -> BTreeMap<TimelineId, BTreeSet<&str>> {
     timelines
 }
 
+/// BLAKE3 of what is archived under a name, all of which is decoded.
 pub(super) async fn content_hash(
     repository: &Repository,
     name: &str,
@@ -201,23 +202,5 @@ pub(super) async fn content_hash(
     match StoredWal::get(repository, name).await? {
         Some(stored) => stored.content_hash(name).await.map(Some),
         None => Ok(None),
-    }
-}
-
-impl Both<'_> {
-    /// Whether the target has the segment after those that a backup needs. An expiry that keeps the
-    /// backup for a pin alone, its own or that of one that needs it, removes it.
-    pub(super) fn is_followed(&self, record: &BackupRecord) -> Result<bool, ArchiveError> {
-        let required = record.required_segments()?;
-        let Some(last) = required.last() else {
-            return Ok(true);
-        };
-        let next = last.number(self.segment_size)? + 1;
-        let size = self.segment_size;
-        let is_next = |entry: &WalEntry| match entry.name.parse() {
-            Ok(WalFileName::Segment(segment)) => segment.number(size) == Ok(next),
-            _ => false,
-        };
-        Ok(self.target.iter().any(is_next))
     }
 }

@@ -12,11 +12,12 @@ use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{Repository, WalEntry};
 
 use super::aside::Aside;
+use super::away::Away;
 use super::both::{Both, number};
 use super::problem::Problem;
-use crate::backups::backup_record::{BackupRecord, ListedBackup};
+use crate::backups::backup_record::BackupRecord;
 use crate::error::ArchiveError;
-use crate::pins;
+use crate::pins::FollowedBackups;
 
 /// What one repository has and the other one lacks.
 #[derive(Default)]
@@ -38,14 +39,16 @@ impl Lacking {
     ) -> Result<Lacking, ArchiveError> {
         let both = Both::read(from, to).await?;
         let mut lacking = Lacking::default();
-        let refused = both.refused(&mut lacking.problems).await?;
+        let away = Away::compare(&both).await?;
+        let refused = both.refused(&away.same, &mut lacking.problems).await?;
         let retained = Retained::read(&both, with_pinned).await?;
         let there: HashSet<&str> = both
             .target
             .iter()
             .map(|entry| entry.name.as_str())
             .collect();
-        let aside = Aside::compare(&both, (&there, &refused), &mut lacking.problems).await?;
+        let known = (&there, &refused, &away.others);
+        let aside = Aside::compare(&both, known, &mut lacking.problems).await?;
         let mut others: BTreeMap<(u64, &str), &WalEntry> = BTreeMap::new();
         let is_there = |entry: &&WalEntry| there.contains(entry.name.as_str());
         for entry in both.source.iter().filter(|entry| !is_there(entry)) {
@@ -91,37 +94,11 @@ enum Retained {
 
 impl Retained {
     async fn read(both: &Both<'_>, with_pinned: bool) -> Result<Retained, ArchiveError> {
-        let mut backups = Vec::new();
-        let (mut is_readable, mut has_any) = (true, false);
-        // What those need that count, and those that do not. They need older ones.
-        let (mut needed, mut needed_by_pins) = (HashSet::new(), HashSet::new());
-        for ListedBackup { label, read } in ListedBackup::all(both.to).await?.into_iter().rev() {
-            let Ok(record) = read else {
-                is_readable = false;
-                continue;
-            };
-            if record.cluster() != Some(both.to.cluster()) {
-                continue;
-            }
-            has_any = true;
-            let is_needed = with_pinned || needed.contains(label.as_str());
-            let is_for_pins = !is_needed
-                && (needed_by_pins.contains(label.as_str())
-                    || pins::of(both.to, &label).await?.is_some());
-            let counts = !is_for_pins || both.is_followed(&record)?;
-            let of_these = match counts {
-                true => &mut needed,
-                false => &mut needed_by_pins,
-            };
-            of_these.extend(record.references.iter().cloned());
-            if counts {
-                backups.push(record);
-            }
+        let followed = FollowedBackups::read(both.to, &both.target, with_pinned).await?;
+        if followed.are_readable && !followed.records.is_empty() {
+            return Ok(Retained::Backups(followed.records));
         }
-        if is_readable && !backups.is_empty() {
-            return Ok(Retained::Backups(backups));
-        }
-        if is_readable && !has_any {
+        if followed.are_readable && !followed.has_any {
             return Ok(Retained::All);
         }
         let names = both

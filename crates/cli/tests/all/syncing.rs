@@ -181,6 +181,31 @@ fn sync_brings_nothing_of_a_timeline_that_was_set_aside() {
     }
 }
 
+/// Two servers may have left the first timeline at the same point, and then have the same history.
+#[test]
+fn sync_brings_another_servers_timeline_of_a_number_that_was_set_aside() {
+    for left in [2, 3] {
+        let sandbox = initialised();
+        for number in 1..left {
+            push_segment(&sandbox, &["one", "two"], 1, number);
+        }
+        push_history(&sandbox, &["two"], 2, 2);
+        sandbox.write(&path_of(&name(2, 2)), &on_timeline(2, 2, 9));
+        push_into(&sandbox, &["two"], &name(2, 2));
+        let aside = ["timeline", "set-aside", "2", "--repo", "2", "--confirm"];
+        sandbox.ok(&with(&aside));
+        fs::remove_file(sandbox.path(&path_of(&name(2, 2)))).expect("removed");
+        push_history(&sandbox, &["one"], 2, left);
+        for number in left..5 {
+            push_segment(&sandbox, &["one"], 2, number);
+        }
+        let (code, told) = sync(&sandbox, &[]);
+        assert_eq!(code, Some(0), "{told}");
+        assert!(has(&sandbox, "two", "00000002.history"), "{told}");
+        assert!((left..5).all(|number| has(&sandbox, "two", &name(2, number))));
+    }
+}
+
 /// Of a timeline that lives on, a part was set aside: what a stray server had archived under production's names.
 #[test]
 fn sync_brings_what_production_has_under_names_that_were_set_aside() {

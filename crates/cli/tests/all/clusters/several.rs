@@ -93,6 +93,73 @@ fn a_repository_that_was_away_catches_up_and_restores() {
     restored.stop();
 }
 
+/// A copy has taken the number of production's next timeline in the second repository only.
+#[test]
+fn sync_brings_productions_timeline_where_a_copys_of_its_number_was_set_aside() {
+    let Some(site) = Site::new(15) else { return };
+    let repositories = ["one", "two"].map(|name| site.path(name).display().to_string());
+    let config = format!(
+        "repo = {:?}\nrepo2 = {:?}\n",
+        repositories[0], repositories[1]
+    );
+    fs::write(site.path("walzip.toml"), config).expect("written");
+    let push = |to: &str| {
+        let program = site.program_under_test().display().to_string();
+        format!("archive_command={program} archive-push {to} %p")
+    };
+    let primary = Server::create(&site, "primary", 1);
+    succeed(&mut walzip(&primary, &site, &["init"]));
+    primary.configure_archiving();
+    let file = site.path("walzip.toml").display().to_string();
+    let into_both = push(&format!("--config {file}"));
+    primary.start(&[&into_both]);
+    primary.sql("CREATE TABLE note (body text); INSERT INTO note VALUES ('1-common')");
+    for repository in ["1", "2"] {
+        succeed(&mut walzip(
+            &primary,
+            &site,
+            &["backup", "--repo", repository],
+        ));
+    }
+    primary.archive_everything();
+    // Each archives into one repository; the first one's failed in the other.
+    let promoted = |name: &'static str, number: usize| {
+        let server = Server::on(&site, name);
+        let from = (number + 1).to_string();
+        let restore = [
+            "restore",
+            "--repo",
+            &from,
+            "--archive-mode",
+            "preserve",
+            "-D",
+        ];
+        succeed(walzip(&server, &site, &restore).arg(server.data()));
+        server.start(&[&push(&format!("--repo {}", repositories[number]))]);
+        server.wait_until("SELECT NOT pg_is_in_recovery()");
+        server.sql(&format!("INSERT INTO note VALUES ('3-{name}')"));
+        server.archive_everything();
+        server.stop();
+    };
+    promoted("copy", 1);
+    primary.sql("INSERT INTO note VALUES ('2-common')");
+    primary.archive_everything();
+    primary.stop();
+    promoted("production", 0);
+    let set_aside = ["timeline", "set-aside", "2", "--repo", "2", "--confirm"];
+    succeed(&mut walzip(&primary, &site, &set_aside));
+    let told = succeed(&mut walzip(&primary, &site, &["sync", "--repo", "2"]));
+    assert!(!told.contains("not brought"), "{told}");
+
+    let restored = Server::on(&site, "restored");
+    let restore = ["restore", "--repo", "2", "-D"];
+    succeed(walzip(&restored, &site, &restore).arg(restored.data()));
+    restored.start(&[]);
+    restored.wait_until("SELECT NOT pg_is_in_recovery()");
+    let rows = restored.sql("SELECT string_agg(body, ' ' ORDER BY body) FROM note");
+    assert_eq!(rows, "1-common 2-common 3-production");
+}
+
 /// The original's configuration is on the machine, and names other repositories, and other keys: the
 /// restored cluster asks the repository that it was restored from, as it was reached then.
 #[test]
