@@ -374,7 +374,8 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Some(
                 "If this is a copy that was restored, and is to be thrown away, add --force, and do not push its WAL. If it \
                  was production, push each of them (walzip archive-push FILE), and do not start this server again: it would \
-                 go on writing into the last one. Nothing was changed.",
+                 go on writing into the last one. Where a push is refused (exit code 45), another server has archived \
+                 under that name: \"walzip timeline set-aside\" puts its WAL away. Nothing was changed.",
             ),
         ),
         ArchiveError::DamagedThere { .. } => (

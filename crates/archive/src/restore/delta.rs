@@ -7,6 +7,7 @@
 //! it until the restore is finished, by this run or by a repetition of it.
 
 mod cleaning;
+mod local_segment;
 mod unarchived;
 
 use std::collections::{BTreeMap, HashSet};

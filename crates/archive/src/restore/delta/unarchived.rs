@@ -1,25 +1,25 @@
 //! WAL that only the data directory has, and that a restore would remove with it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
-use walzip_pgformat::{Input, Lsn, PAGE_SIZE, ReadAt, TimelineId, rmgr_id};
-use walzip_repo::{ClusterIdentity, Repository};
+use walzip_pgformat::{Lsn, PAGE_SIZE, TimelineId};
+use walzip_repo::{AsideLabel, Repository, WalEntry};
 
+use super::local_segment::LocalSegment;
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::own_history;
 use crate::archived::stable_file::StableFile;
-use crate::archived::stored_wal::StoredWal;
+use crate::archived::stored_wal::{self, StoredWal};
 use crate::archived::timelines::Timelines;
 use crate::cluster;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
-use crate::files::regular_file;
-use crate::wal::content;
+use crate::packs::{Before, is_damage};
 use crate::wal::wal_end::WalEnd;
 
 /// A WAL file in `pg_wal`, and what the server noted of its archiving.
@@ -29,6 +29,16 @@ struct WalFile {
     path: PathBuf,
     /// It has `.ready` in `archive_status`: it waits to be archived.
     is_ready: bool,
+    /// It has `.done` there.
+    is_done: bool,
+}
+
+/// What a file is worth that a restore would remove.
+enum Worth {
+    /// It has nothing, or nothing that is not stored.
+    Nothing,
+    /// It is WAL that the archive lacks.
+    Lost,
 }
 
 /// The WAL files of a data directory that are not in the archive and would be missed there, as
@@ -39,97 +49,229 @@ pub(super) async fn find(
 ) -> Result<Vec<PathBuf>, ArchiveError> {
     let directory = data.join("pg_wal");
     let files = off_the_runtime(move || files_of(&directory)).await?;
-    let listing = repository.list_wal().await?;
-    let archived: HashSet<&str> = listing.iter().map(|entry| entry.name.as_str()).collect();
-    let aside = aside(repository).await?;
-    let forks = forks(&Timelines::read(repository, &listing).await);
-    let others = of_other_servers(repository, &files, &archived).await?;
+    let stored = Stored::read(repository).await?;
+    let histories = stored.histories(&files).await?;
     let mut found = Vec::new();
     for file in files {
         let name = file.name.to_string();
-        let may_differ = file.is_ready || others.contains(&file.name.timeline());
-        let is_missed = match archived.contains(name.as_str()) {
-            true => may_differ && !is_same(repository, &name, &file.path).await?,
-            false if file.is_ready => true,
-            false if aside.contains(&name) => false,
-            false => {
-                let (cluster, listing) = (repository.cluster(), listing.clone());
-                let (file, forks) = (file.clone(), forks.clone());
-                off_the_runtime(move || is_worth_keeping(&file, cluster, &listing, &forks)).await?
-            }
+        let worth = match file.name {
+            _ if file.is_ready => match stored.archived.contains(&name) {
+                true => lost_if(!is_same(repository, &name, &file.path).await?),
+                false => Worth::Lost,
+            },
+            WalFileName::Segment(name) => stored.worth(&file, name, &histories.others).await?,
+            WalFileName::History(timeline) => lost_if(histories.lost.contains(&timeline)),
+            // A copy of it begins the next timeline; and where a backup began says nothing of data.
+            WalFileName::Partial(_) | WalFileName::BackupHistory { .. } => Worth::Nothing,
         };
-        if is_missed {
-            found.push(file.path);
+        match worth {
+            Worth::Nothing => {}
+            Worth::Lost => found.push(file.path),
         }
     }
     Ok(found)
 }
 
-/// The timelines under whose numbers another server has archived: a server that does not archive notes nothing of that,
-/// and its files have the same names.
-async fn of_other_servers(
-    repository: &Repository,
-    files: &[WalFile],
-    archived: &HashSet<&str>,
-) -> Result<BTreeSet<TimelineId>, ArchiveError> {
-    let mut others = BTreeSet::new();
-    for WalFile { name, path, .. } in files {
-        let (WalFileName::History(timeline), name) = (name, name.to_string()) else {
-            continue;
-        };
-        let Some(stored) = stored_history(repository, &name, archived).await? else {
-            continue;
-        };
-        let own = fs::read(path).map_err(|error| ArchiveError::file("read", path, error))?;
-        if own != stored && !own_history::is_rebuilt_of(*timeline, &stored, &own) {
-            others.insert(*timeline);
+fn lost_if(is_lost: bool) -> Worth {
+    match is_lost {
+        true => Worth::Lost,
+        false => Worth::Nothing,
+    }
+}
+
+/// The timelines of histories in `pg_wal`.
+#[derive(Default)]
+struct Histories {
+    /// Those under whose numbers another server has archived: a server that does not archive notes nothing of that, and
+    /// its files have the same names.
+    others: BTreeSet<TimelineId>,
+    /// Those whose history is neither archived nor set aside.
+    lost: BTreeSet<TimelineId>,
+}
+
+/// What the repository has.
+struct Stored<'r> {
+    repository: &'r Repository,
+    listing: Vec<WalEntry>,
+    archived: HashSet<String>,
+    /// Under which labels a name is set aside.
+    aside: BTreeMap<String, Vec<AsideLabel>>,
+    timelines: Timelines,
+}
+
+impl<'r> Stored<'r> {
+    async fn read(repository: &'r Repository) -> Result<Stored<'r>, ArchiveError> {
+        let listing = repository.list_wal().await?;
+        let mut aside: BTreeMap<String, Vec<AsideLabel>> = BTreeMap::new();
+        for label in repository.list_aside_labels().await? {
+            for entry in repository.list_aside_objects(label).await?.entries() {
+                aside.entry(entry.name).or_default().push(label);
+            }
         }
-    }
-    Ok(others)
-}
-
-async fn stored_history(
-    repository: &Repository,
-    name: &str,
-    archived: &HashSet<&str>,
-) -> Result<Option<Vec<u8>>, ArchiveError> {
-    if !archived.contains(name) {
-        return Ok(None);
-    }
-    match StoredWal::get(repository, name).await? {
-        Some(stored) => Ok(Some(stored.content(name).await?)),
-        None => Ok(None),
-    }
-}
-
-/// Where a timeline left another one.
-#[derive(Clone, Copy, Debug)]
-struct Fork {
-    parent: TimelineId,
-    child: TimelineId,
-    switch: Lsn,
-}
-
-fn forks(timelines: &Timelines) -> Vec<Fork> {
-    let fork = |child| {
-        let (parent, switch) = timelines.beginning(child)?;
-        Some(Fork {
-            parent,
-            child,
-            switch,
+        Ok(Stored {
+            repository,
+            archived: listing.iter().map(|entry| entry.name.clone()).collect(),
+            aside,
+            timelines: Timelines::read(repository, &listing).await,
+            listing,
         })
-    };
-    timelines.known().filter_map(fork).collect()
+    }
+
+    fn labels(&self, name: &str) -> &[AsideLabel] {
+        self.aside.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Compares the histories in `pg_wal`.
+    async fn histories(&self, files: &[WalFile]) -> Result<Histories, ArchiveError> {
+        let mut histories = Histories::default();
+        for WalFile { name, path, .. } in files {
+            let (WalFileName::History(timeline), name) = (*name, name.to_string()) else {
+                continue;
+            };
+            let own = fs::read(path).map_err(|error| ArchiveError::file("read", path, error))?;
+            let is_own =
+                |stored: &[u8]| own == stored || own_history::is_rebuilt_of(timeline, stored, &own);
+            if self.archived.contains(&name)
+                && let Some(stored) = StoredWal::get(self.repository, &name).await?
+            {
+                if is_own(&stored.content(&name).await?) {
+                    continue;
+                }
+                histories.others.insert(timeline);
+            }
+            let mut is_lost = true;
+            for &label in self.labels(&name) {
+                is_lost &= match self.repository.get_aside(label, &name).await? {
+                    Some(object) => match StoredWal::Single(object).content(&name).await {
+                        Ok(stored) => !is_own(&stored),
+                        Err(error) if is_damage(&error) => true,
+                        Err(error) => return Err(error),
+                    },
+                    None => true,
+                };
+            }
+            if is_lost {
+                histories.lost.insert(timeline);
+            }
+        }
+        Ok(histories)
+    }
+
+    /// What a segment is worth that does not wait to be archived. Servers without `archive_mode` note nothing, and no
+    /// server notes the segment that it writes. What was noted as archived is compared where another server has
+    /// archived under the number of its timeline.
+    async fn worth(
+        &self,
+        file: &WalFile,
+        name: SegmentName,
+        others: &BTreeSet<TimelineId>,
+    ) -> Result<Worth, ArchiveError> {
+        let text = name.to_string();
+        let is_archived = self.archived.contains(&text);
+        if is_archived && file.is_done && !others.contains(&name.timeline) {
+            return Ok(Worth::Nothing);
+        }
+        let (path, cluster) = (file.path.clone(), self.repository.cluster());
+        let opened = off_the_runtime(move || LocalSegment::open(&path, name, cluster)).await?;
+        let Some(segment) = opened.map(Arc::new) else {
+            return Ok(Worth::Nothing);
+        };
+        if !has_changes(&segment, Lsn::default()).await? {
+            return Ok(Worth::Nothing);
+        }
+        let mut from = self.stored_until(&segment, &text).await?;
+        if is_archived {
+            return Ok(lost_if(has_changes(&segment, from).await?));
+        }
+        let wal = ArchivedWal::of(&self.listing, segment.size_bytes());
+        let number = name.number(segment.size_bytes())?;
+        from = from.max(self.copied_until(&wal, name.timeline, number));
+        if !has_changes(&segment, from).await? {
+            return Ok(Worth::Nothing);
+        }
+        // What is older than the archive was never meant to be in it, or has expired: before the newest segments
+        // that follow one another, a pinned backup may have some of its own.
+        let numbers: Vec<u64> = wal.numbers_from(name.timeline, 0).collect();
+        let pairs = numbers.windows(2).rev();
+        let mut breaks = pairs
+            .filter(|pair| pair[0] + 1 != pair[1])
+            .map(|pair| pair[1]);
+        let first = breaks.next().or(numbers.first().copied());
+        Ok(lost_if(first.is_none_or(|first| number > first)))
+    }
+
+    /// Up to where the archive, or what was set aside, has what a segment has.
+    async fn stored_until(
+        &self,
+        segment: &Arc<LocalSegment>,
+        name: &str,
+    ) -> Result<Lsn, ArchiveError> {
+        let archived = self.archived.contains(name).then_some(None);
+        let aside = self.labels(name).iter().copied().map(Some);
+        let mut until = segment.start();
+        for label in archived.into_iter().chain(aside) {
+            match same_until(self.repository, label, (segment, name)).await {
+                Ok(same) => until = until.max(same),
+                // Then the file in the directory is the one that is whole.
+                Err(error) if is_damage(&error) => {
+                    tracing::warn!("what is stored of {name} is not compared: {error}");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(until)
+    }
+
+    /// Up to where a timeline that left this one in the segment has a copy of it.
+    fn copied_until(&self, wal: &ArchivedWal, timeline: TimelineId, number: u64) -> Lsn {
+        let switch = |child| {
+            let (parent, switch) = self.timelines.beginning(child)?;
+            let is_copied = parent == timeline
+                && wal.number_at(switch) == number
+                && wal.numbers_from(child, number).next() == Some(number);
+            is_copied.then_some(switch)
+        };
+        let switches = self.timelines.known().filter_map(switch);
+        switches.max().unwrap_or_default()
+    }
 }
 
-/// The names of all that is set aside: it is of no use to this cluster, and not lost.
-async fn aside(repository: &Repository) -> Result<HashSet<String>, ArchiveError> {
-    let mut names = HashSet::new();
-    for label in repository.list_aside_labels().await? {
-        let entries = repository.list_aside_objects(label).await?.entries();
-        names.extend(entries.into_iter().map(|entry| entry.name));
-    }
-    Ok(names)
+async fn has_changes(segment: &Arc<LocalSegment>, from: Lsn) -> Result<bool, ArchiveError> {
+    let segment = Arc::clone(segment);
+    off_the_runtime(move || segment.has_changes(from)).await
+}
+
+/// Up to where the archive has what a segment has, or what was set aside under a label.
+async fn same_until(
+    repository: &Repository,
+    label: Option<AsideLabel>,
+    (segment, name): (&Arc<LocalSegment>, &str),
+) -> Result<Lsn, ArchiveError> {
+    let (single, packs) = match label {
+        None => (repository.get_wal(name).await?, repository.packs()),
+        Some(label) => (
+            repository.get_aside(label, name).await?,
+            repository.packs_aside(label),
+        ),
+    };
+    let segment = Arc::clone(segment);
+    let stored = match single {
+        Some(object) => Some(StoredWal::Single(object)),
+        None => {
+            if let Some(hash) = stored_wal::hash_in_pack(&packs, name).await? {
+                let local = Arc::clone(&segment);
+                if off_the_runtime(move || local.hash()).await? == hash {
+                    return Ok(segment.end());
+                }
+            }
+            StoredWal::get_packed(&packs, name, Before::Passed).await?
+        }
+    };
+    let Some(stored) = stored else {
+        return Ok(segment.start());
+    };
+    let name = name.to_owned();
+    off_the_runtime(move || segment.same_until(&name, stored)).await
 }
 
 /// Refuses a data directory that has come further than the archived WAL leads, where the WAL between them is not in
@@ -181,6 +323,7 @@ fn files_of(directory: &Path) -> Result<Vec<WalFile>, ArchiveError> {
             name: parsed,
             path,
             is_ready: has(name, "ready"),
+            is_done: has(name, "done"),
         })
     });
     Ok(named.collect())
@@ -208,118 +351,4 @@ async fn is_same(repository: &Repository, name: &str, path: &Path) -> Result<boo
         Some(stored) => file.is_in(name, stored).await,
         None => Ok(false),
     }
-}
-
-/// Whether a file that does not wait to be archived is WAL that the archive lacks: after the first segment that is
-/// archived of its timeline, and with something in it. Servers without `archive_mode` note nothing, and no server
-/// notes the segment that it writes.
-fn is_worth_keeping(
-    file: &WalFile,
-    cluster: ClusterIdentity,
-    listing: &[walzip_repo::WalEntry],
-    forks: &[Fork],
-) -> Result<bool, ArchiveError> {
-    match file.name {
-        WalFileName::Segment(name) => {
-            let Some(segment) = LocalSegment::open(&file.path, name, cluster)? else {
-                return Ok(false);
-            };
-            let archived = ArchivedWal::of(listing, segment.header.segment_size);
-            let number = name.number(segment.header.segment_size)?;
-            // What is older than the archive was never meant to be in it, or has expired: before the newest segments
-            // that follow one another, a pinned backup may have some of its own.
-            let numbers: Vec<u64> = archived.numbers_from(name.timeline, 0).collect();
-            let pairs = numbers.windows(2).rev();
-            let mut breaks = pairs
-                .filter(|pair| pair[0] + 1 != pair[1])
-                .map(|pair| pair[1]);
-            let first = breaks.next().or(numbers.first().copied());
-            // A timeline that left this one in it has a copy of what comes before.
-            let copied = forks.iter().filter(|fork| {
-                fork.parent == name.timeline
-                    && archived.number_at(fork.switch) == number
-                    && archived.numbers_from(fork.child, number).next() == Some(number)
-            });
-            let from = copied.map(|fork| fork.switch).max().unwrap_or_default();
-            Ok(first.is_none_or(|first| number > first) && segment.has_changes(from)?)
-        }
-        WalFileName::History(_) => Ok(true),
-        // A copy of it begins the next timeline; and where a backup began says nothing of data.
-        WalFileName::Partial(_) | WalFileName::BackupHistory { .. } => Ok(false),
-    }
-}
-
-/// A segment in `pg_wal`.
-struct LocalSegment {
-    path: PathBuf,
-    file: fs::File,
-    len: usize,
-    header: SegmentHeader,
-}
-
-impl LocalSegment {
-    /// Nothing for a file that the server has not begun to write: it is new, or recycled.
-    fn open(
-        path: &Path,
-        name: SegmentName,
-        cluster: ClusterIdentity,
-    ) -> Result<Option<LocalSegment>, ArchiveError> {
-        let failed = |error| ArchiveError::file("read", path, error);
-        let (file, metadata) = regular_file::open(path).map_err(failed)?;
-        let len = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
-        let mut beginning = vec![0; len.min(PAGE_SIZE)];
-        read_at(&file, 0, &mut beginning).map_err(failed)?;
-        let name = WalFileName::Segment(name);
-        if content::check_beginning(&name, &beginning, len, cluster).is_err() {
-            return Ok(None);
-        }
-        let header = SegmentHeader::read(&beginning);
-        Ok(header.ok().map(|header| LocalSegment {
-            path: path.to_owned(),
-            file,
-            len,
-            header,
-        }))
-    }
-
-    /// Whether it has more than checkpoints and what standbys need from a position on, as the segment has in which a
-    /// server was shut down. A server replays no more than what follows without a gap: after that there may be remains
-    /// of another segment.
-    fn has_changes(&self, from: Lsn) -> Result<bool, ArchiveError> {
-        let mut reader = SegmentReader::of_part(Input::Reader(self), self.header);
-        let mut layout = RecordLayout::default();
-        while let Some(event) = reader.next_event(&mut layout) {
-            let is_change = match event {
-                Event::Record { lsn } => {
-                    lsn >= from && !matches!(layout.header.rmid, rmgr_id::XLOG | rmgr_id::STANDBY)
-                }
-                Event::Lead { .. } => from == Lsn::default(),
-                Event::Tail { lsn } => lsn >= from,
-                Event::RunEnd { .. } if from == Lsn::default() => break,
-                Event::RunStart { .. } | Event::RunEnd { .. } | Event::Other { .. } => false,
-            };
-            if is_change {
-                return Ok(true);
-            }
-        }
-        match reader.take_error() {
-            Some(error) => Err(ArchiveError::file("read", &self.path, error)),
-            None => Ok(false),
-        }
-    }
-}
-
-impl ReadAt for LocalSegment {
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
-        read_at(&self.file, offset, buffer)
-    }
-}
-
-fn read_at(file: &fs::File, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
-    file.read_exact_at(buffer, offset as u64)
 }

@@ -4,8 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
+use crate::clusters::forks::promoted;
+use crate::clusters::numbers::PRESERVE;
 use crate::clusters::server::Server;
+use crate::clusters::set_aside::{follow, restore};
 use crate::clusters::site::{Site, said, succeed};
+use crate::clusters::strays::copy_of;
+
+/// The segment that a server writes.
+const CURRENT: &str = "SELECT pg_walfile_name(pg_current_wal_insert_lsn())";
 
 fn primary(site: &Site) -> Server<'_> {
     let primary = Server::create(site, "primary", 1);
@@ -85,5 +92,96 @@ fn a_directory_that_has_come_further_than_the_archive_is_kept() {
     assert_eq!(refused.status.code(), Some(113), "{}", said(&refused));
     assert!(said(&refused).contains("has come to"), "{}", said(&refused));
     let restored = restore_over(&site, &primary, &["--force"]);
+    assert!(restored.status.success(), "{}", said(&restored));
+}
+
+/// A copy took the number of production's timeline, and was set aside: its segments have the names of production's.
+#[test]
+fn what_is_set_aside_under_a_name_is_no_copy_of_what_another_server_has() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    let copy = promoted(&site, "copy", &PRESERVE);
+    for number in 0..5 {
+        copy.sql(&format!("INSERT INTO note VALUES ('copy-{number}')"));
+        copy.archive_everything();
+    }
+    copy.stop();
+    succeed(&mut site.walzip(&["timeline", "set-aside", "2", "--confirm"]));
+    let restored = restore_over(&site, &copy, &[]);
+    assert!(restored.status.success(), "{}", said(&restored));
+
+    primary.sql("INSERT INTO note VALUES ('2-archived')");
+    primary.archive_everything();
+    primary.stop();
+    let production = promoted(&site, "production", &PRESERVE);
+    production.sql("INSERT INTO note VALUES ('3-archived')");
+    production.archive_everything();
+    let last = production.sql(CURRENT);
+    production.sql("INSERT INTO note VALUES ('4-not archived')");
+    production.crash();
+    let aside = site.repository().join("aside");
+    assert!(has_object(&aside, &last), "{last} is not set aside");
+    let refused = restore_over(&site, &production, &[]);
+    assert_eq!(refused.status.code(), Some(113), "{}", said(&refused));
+    assert!(said(&refused).contains(&last), "{}", said(&refused));
+}
+
+fn has_object(directory: &Path, name: &str) -> bool {
+    fs::read_dir(directory).expect("readable").any(|entry| {
+        let path = entry.expect("an entry").path();
+        let is_it = path
+            .file_name()
+            .is_some_and(|of| *of == *format!("{name}.wz"));
+        is_it || path.is_dir() && has_object(&path, name)
+    })
+}
+
+/// Both were on the same timeline, and nobody has noted anything of the segment that production was writing.
+#[test]
+fn what_a_clone_archived_under_a_name_is_no_copy_of_what_production_wrote() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    primary.stop();
+    let clone = copy_of(&site, &primary);
+    clone.start(&[]);
+    clone.sql("INSERT INTO note VALUES ('2-clone')");
+    clone.archive_everything();
+    clone.stop();
+    primary.start(&[]);
+    let current = primary.sql(CURRENT);
+    primary.sql("INSERT INTO note VALUES ('2-production')");
+    primary.crash();
+    let refused = restore_over(&site, &primary, &[]);
+    assert_eq!(refused.status.code(), Some(113), "{}", said(&refused));
+    assert!(said(&refused).contains(&current), "{}", said(&refused));
+
+    let set_aside = ["timeline", "set-aside", "1", "--from", &current];
+    succeed(site.walzip(&set_aside).arg("--confirm"));
+    let segment = primary.data().join("pg_wal").join(&current);
+    succeed(primary.walzip(&["archive-push"]).arg(segment));
+    let restored = restore_over(&site, &primary, &[]);
+    assert!(restored.status.success(), "{}", said(&restored));
+    primary.start(&[]);
+    primary.wait_until("SELECT NOT pg_is_in_recovery()");
+    let rows = primary.sql("SELECT string_agg(body, ' ' ORDER BY body) FROM note");
+    assert_eq!(rows, "1-archived 2-production");
+}
+
+#[test]
+fn what_a_standby_has_of_a_segment_that_is_archived_whole_is_not_lost() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    let standby = restore(&site, "standby", &PRESERVE);
+    follow(&site, &standby, &primary);
+    standby.start(&[]);
+    let current = primary.sql(CURRENT);
+    primary.sql("INSERT INTO note VALUES ('2-streamed')");
+    standby.wait_until("SELECT count(*) = 2 FROM note");
+    standby.crash();
+    primary.sql("INSERT INTO note VALUES ('3-archived')");
+    primary.archive_everything();
+    primary.stop();
+    assert!(standby.data().join("pg_wal").join(&current).is_file());
+    let restored = restore_over(&site, &standby, &[]);
     assert!(restored.status.success(), "{}", said(&restored));
 }

@@ -22,7 +22,7 @@ fn primary(site: &Site) -> Server<'_> {
 }
 
 /// A copy of a server that is stopped, with its system identifier.
-fn copy_of<'a>(site: &'a Site, server: &Server<'_>) -> Server<'a> {
+pub fn copy_of<'a>(site: &'a Site, server: &Server<'_>) -> Server<'a> {
     let copy = Server::on(site, "copy");
     let mut command = Command::new("cp");
     succeed(command.arg("-a").args([server.data(), copy.data()]));

@@ -1,0 +1,264 @@
+//! A segment in `pg_wal`: what a server would replay of it, and how far what is stored has the same.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader};
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::{Input, Lsn, PAGE_SIZE, ReadAt, rmgr_id};
+use walzip_repo::ClusterIdentity;
+
+use crate::archived::stored_wal::StoredWal;
+use crate::error::ArchiveError;
+use crate::files::regular_file;
+use crate::packs::Undecoded;
+use crate::wal::content;
+
+/// A segment in `pg_wal`.
+pub(super) struct LocalSegment {
+    path: PathBuf,
+    file: fs::File,
+    len: usize,
+    header: SegmentHeader,
+}
+
+impl LocalSegment {
+    /// Nothing for a file that the server has not begun to write: it is new, or recycled.
+    pub(super) fn open(
+        path: &Path,
+        name: SegmentName,
+        cluster: ClusterIdentity,
+    ) -> Result<Option<LocalSegment>, ArchiveError> {
+        let failed = |error| ArchiveError::file("read", path, error);
+        let (file, metadata) = regular_file::open(path).map_err(failed)?;
+        let len = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+        let mut beginning = vec![0; len.min(PAGE_SIZE)];
+        file.read_exact_at(&mut beginning, 0).map_err(failed)?;
+        let name = WalFileName::Segment(name);
+        if content::check_beginning(&name, &beginning, len, cluster).is_err() {
+            return Ok(None);
+        }
+        let header = SegmentHeader::read(&beginning);
+        Ok(header.ok().map(|header| LocalSegment {
+            path: path.to_owned(),
+            file,
+            len,
+            header,
+        }))
+    }
+
+    pub(super) fn size_bytes(&self) -> u32 {
+        self.header.segment_size
+    }
+
+    pub(super) fn start(&self) -> Lsn {
+        self.header.start
+    }
+
+    /// The position of the first byte behind it.
+    pub(super) fn end(&self) -> Lsn {
+        self.position(self.len)
+    }
+
+    fn position(&self, offset: usize) -> Lsn {
+        Lsn(self.header.start.0 + offset as u64)
+    }
+
+    /// Whether it has more than checkpoints and what standbys need that ends after a position. The segment in which a
+    /// server was shut down has no more. A server replays what follows without a gap: after that there may be remains
+    /// of another segment.
+    pub(super) fn has_changes(&self, from: Lsn) -> Result<bool, ArchiveError> {
+        let mut reader = SegmentReader::of_part(Input::Reader(self), self.header);
+        let mut layout = RecordLayout::default();
+        let (mut last, mut is_begun) = (None, false);
+        let goes_on = self.header.version.overwrite_contrecord;
+        while let Some(event) = reader.next_event(&mut layout) {
+            let reaches_end = reader.next_offset() == self.len;
+            let is_change = match event {
+                Event::Record { lsn } => {
+                    let prev = layout.header.prev;
+                    if last.replace(lsn).is_some_and(|last| last.0 != prev) {
+                        break;
+                    }
+                    !matches!(layout.header.rmid, rmgr_id::XLOG | rmgr_id::STANDBY)
+                }
+                // Only with its other part, in another segment.
+                Event::Lead { whole } => whole || reaches_end,
+                Event::Tail { .. } => reaches_end,
+                // After a crash, a server goes on behind a record that it has not finished.
+                Event::RunStart { state, .. } if is_begun && state.flags & goes_on == 0 => break,
+                Event::Other { .. } => break,
+                Event::RunStart { .. } | Event::RunEnd { .. } => {
+                    is_begun = true;
+                    false
+                }
+            };
+            if is_change && self.position(reader.next_offset()) > from {
+                return Ok(true);
+            }
+        }
+        match reader.take_error() {
+            Some(error) => Err(self.failed(error)),
+            None => Ok(false),
+        }
+    }
+
+    /// Up to which position it has the same bytes as what is stored under its name.
+    pub(super) fn same_until(&self, name: &str, stored: StoredWal) -> Result<Lsn, ArchiveError> {
+        let mut comparison = Comparison {
+            segment: self,
+            written: 0,
+            differs_at: None,
+        };
+        let decoded = stored.decode_to(name, &mut comparison);
+        decoded.map_err(|failed| match failed {
+            Undecoded::Damaged(error) => *error,
+            Undecoded::Write(error) => self.failed(error),
+        })?;
+        let same = comparison.differs_at.unwrap_or(comparison.written);
+        Ok(self.position(same.min(self.len)))
+    }
+
+    /// BLAKE3 of its bytes.
+    pub(super) fn hash(&self) -> Result<blake3::Hash, ArchiveError> {
+        let mut hasher = blake3::Hasher::new();
+        let mut page = [0; PAGE_SIZE];
+        for offset in (0..self.len).step_by(PAGE_SIZE) {
+            let page = &mut page[..PAGE_SIZE.min(self.len - offset)];
+            let read = self.read_at(offset, page);
+            read.map_err(|error| self.failed(error))?;
+            hasher.update(page);
+        }
+        Ok(hasher.finalize())
+    }
+
+    fn failed(&self, error: io::Error) -> ArchiveError {
+        ArchiveError::file("read", &self.path, error)
+    }
+}
+
+impl ReadAt for LocalSegment {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset as u64)
+    }
+}
+
+/// Compares what is written to it with a segment.
+struct Comparison<'s> {
+    segment: &'s LocalSegment,
+    written: usize,
+    differs_at: Option<usize>,
+}
+
+impl Write for Comparison<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let offset = self.written;
+        self.written += bytes.len();
+        if self.differs_at.is_none() {
+            let len = bytes.len().min(self.segment.len.saturating_sub(offset));
+            let mut own = vec![0; len];
+            self.segment.read_at(offset, &mut own)?;
+            let differs = own.iter().zip(bytes).position(|(own, other)| own != other);
+            self.differs_at = differs.map(|at| offset + at);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLUSTER: ClusterIdentity = ClusterIdentity {
+        system_id: 7,
+        major: 15,
+    };
+    const SIZE: usize = 1 << 20;
+    const NAME: &str = "000000010000000000000001";
+
+    /// A segment of one page of records, each of a table's and so long; the rest is zeros.
+    fn segment(lengths: &[usize], fill: u8) -> Vec<u8> {
+        use walzip_pgformat::wal::{LONG_HEADER, PageHeader, RECORD_HEADER_LEN, RecordHeader};
+        let header = PageHeader {
+            magic: 0xD110,
+            flags: LONG_HEADER,
+            timeline: 1,
+            address: SIZE as u64,
+            remaining_len: 0,
+        };
+        let mut bytes = header.to_bytes().to_vec();
+        bytes.extend(CLUSTER.system_id.to_le_bytes());
+        bytes.extend((SIZE as u32).to_le_bytes());
+        bytes.extend((PAGE_SIZE as u32).to_le_bytes());
+        let mut prev = 0_u64;
+        for &len in lengths {
+            let lsn = (SIZE + bytes.len()) as u64;
+            let mut record = vec![0; RECORD_HEADER_LEN];
+            record[0..4].copy_from_slice(&(len as u32).to_le_bytes());
+            record[8..16].copy_from_slice(&prev.to_le_bytes());
+            record[17] = rmgr_id::HEAP;
+            // Main data of a length that one byte says.
+            record.extend([255, (len - RECORD_HEADER_LEN - 2) as u8]);
+            record.resize(len, fill);
+            let crc = RecordHeader::checksum(&record);
+            record[20..24].copy_from_slice(&crc.to_le_bytes());
+            bytes.extend(record);
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            prev = lsn;
+        }
+        bytes.resize(SIZE, 0);
+        bytes
+    }
+
+    /// What a restore would lose of a local segment where another one is stored.
+    fn loses(local: &[u8], stored: &[u8]) -> bool {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join(NAME);
+        fs::write(&path, local).expect("written");
+        let name = NAME.parse().expect("a name");
+        let local = LocalSegment::open(&path, name, CLUSTER).expect("readable");
+        let local = local.expect("one that was begun");
+        let level = walzip_codec::Level::default();
+        let object = walzip_codec::encode(stored, level).expect("encoded");
+        let same = local.same_until(NAME, StoredWal::Single(object.into()));
+        local
+            .has_changes(same.expect("compared"))
+            .expect("readable")
+    }
+
+    #[test]
+    fn what_goes_on_in_the_archive_is_not_lost_and_what_goes_on_here_is() {
+        let (short, long) = (segment(&[100, 60], 1), segment(&[100, 60, 80], 1));
+        assert!(!loses(&long, &long));
+        assert!(!loses(&short, &long));
+        assert!(loses(&long, &short));
+    }
+
+    #[test]
+    fn records_of_another_server_are_no_copy_of_those_that_are_here() {
+        let (own, other) = (segment(&[100, 60], 1), segment(&[100, 60], 2));
+        assert!(loses(&own, &other));
+        assert!(loses(&own, &segment(&[], 1)));
+        assert!(!loses(&segment(&[], 1), &own));
+    }
+
+    /// A standby gets its primary's records as they come, into a file that had others.
+    #[test]
+    fn remains_behind_the_last_record_are_not_lost() {
+        let (short, long) = (segment(&[100, 60], 1), segment(&[100, 60, 80], 1));
+        let remains = segment(&[60, 60, 40, 60], 3);
+        let end = 40 + 104 + 64;
+        let local = [&short[..end], &remains[end..]].concat();
+        assert!(!loses(&local, &long));
+    }
+}
