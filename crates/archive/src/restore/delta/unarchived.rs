@@ -20,6 +20,7 @@ use crate::cluster;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::packs::{Before, is_damage};
+use crate::pins::FollowedBackups;
 use crate::wal::wal_end::WalEnd;
 
 /// A WAL file in `pg_wal`, and what the server noted of its archiving.
@@ -39,6 +40,8 @@ enum Worth {
     Nothing,
     /// It is WAL that the archive lacks.
     Lost,
+    /// It would fill a hole that is before the newest segments. An expiry may have made the hole.
+    InHole(SegmentName, u32),
 }
 
 /// The WAL files of a data directory that are not in the archive and would be missed there, as
@@ -51,7 +54,7 @@ pub(super) async fn find(
     let files = off_the_runtime(move || files_of(&directory)).await?;
     let stored = Stored::read(repository).await?;
     let histories = stored.histories(&files).await?;
-    let mut found = Vec::new();
+    let (mut found, mut in_holes) = (Vec::new(), Vec::new());
     for file in files {
         let name = file.name.to_string();
         let worth = match file.name {
@@ -67,7 +70,12 @@ pub(super) async fn find(
         match worth {
             Worth::Nothing => {}
             Worth::Lost => found.push(file.path),
+            Worth::InHole(name, size) => in_holes.push((file.path, name, size)),
         }
+    }
+    if !in_holes.is_empty() {
+        found.extend(stored.wanted(in_holes).await?);
+        found.sort();
     }
     Ok(found)
 }
@@ -197,7 +205,10 @@ impl<'r> Stored<'r> {
             .filter(|pair| pair[0] + 1 != pair[1])
             .map(|pair| pair[1]);
         let first = breaks.next().or(numbers.first().copied());
-        Ok(lost_if(first.is_none_or(|first| number > first)))
+        Ok(match first.is_none_or(|first| number > first) {
+            true => Worth::Lost,
+            false => Worth::InHole(name, segment.size_bytes()),
+        })
     }
 
     /// Up to where the archive, or what was set aside, has what a segment has.
@@ -233,6 +244,28 @@ impl<'r> Stored<'r> {
         };
         let switches = self.timelines.known().filter_map(switch);
         switches.max().unwrap_or_default()
+    }
+
+    /// Those of the segments in holes that a recovery from a backup asks for. A hole that an expiry has made is behind
+    /// a backup that stays for a pin alone, or before all.
+    async fn wanted(
+        &self,
+        in_holes: Vec<(PathBuf, SegmentName, u32)>,
+    ) -> Result<Vec<PathBuf>, ArchiveError> {
+        let backups = FollowedBackups::read(self.repository, &self.listing, false).await?;
+        let passes = |timeline, of, at| self.timelines.passes(timeline, of, at);
+        let is_wanted = |name: SegmentName, size: u32| {
+            let end = name.range(size).map_or(Lsn::default(), |range| range.end);
+            backups.records.iter().any(|backup| {
+                end > backup.start.lsn
+                    && (passes(name.timeline, backup.stop.timeline, backup.stop.lsn)
+                        || passes(name.timeline, backup.start.timeline, backup.start.lsn))
+            })
+        };
+        let wanted = in_holes
+            .into_iter()
+            .filter(|(_, name, size)| is_wanted(*name, *size));
+        Ok(wanted.map(|(path, ..)| path).collect())
     }
 }
 

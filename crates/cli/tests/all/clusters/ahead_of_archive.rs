@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use crate::clusters::forks::promoted;
+use crate::clusters::forks::{objects, promoted};
 use crate::clusters::numbers::PRESERVE;
 use crate::clusters::server::Server;
 use crate::clusters::set_aside::{follow, restore};
@@ -183,5 +183,53 @@ fn what_a_standby_has_of_a_segment_that_is_archived_whole_is_not_lost() {
     primary.stop();
     assert!(standby.data().join("pg_wal").join(&current).is_file());
     let restored = restore_over(&site, &standby, &[]);
+    assert!(restored.status.success(), "{}", said(&restored));
+}
+
+/// A primary with two backups, and the name of a segment between them.
+fn with_two_backups(site: &Site) -> (Server<'_>, String) {
+    let primary = primary(site);
+    let between = primary.sql(CURRENT);
+    for number in 0..3 {
+        primary.sql(&format!("INSERT INTO note VALUES ('between-{number}')"));
+        primary.archive_everything();
+    }
+    succeed(&mut primary.walzip(&["backup"]));
+    primary.archive_everything();
+    (primary, between)
+}
+
+/// The archive has lost it, or an archive_command has lied. A newer backup is restored without it, an older one is not.
+#[test]
+fn a_segment_that_fills_a_hole_after_a_backup_is_not_removed_with_the_directory() {
+    let Some(site) = Site::new(15) else { return };
+    let (primary, hole) = with_two_backups(&site);
+    primary.stop();
+    for object in objects(&site, &hole) {
+        fs::remove_file(object).expect("removed");
+    }
+    let refused = restore_over(&site, &primary, &[]);
+    assert_eq!(refused.status.code(), Some(113), "{}", said(&refused));
+    assert!(said(&refused).contains(&hole), "{}", said(&refused));
+    let segment = primary.data().join("pg_wal").join(&hole);
+    succeed(primary.walzip(&["archive-push"]).arg(segment));
+    let restored = restore_over(&site, &primary, &[]);
+    assert!(restored.status.success(), "{}", said(&restored));
+}
+
+#[test]
+fn a_segment_that_expired_behind_a_pinned_backup_is_removed_with_the_directory() {
+    let Some(site) = Site::new(15) else { return };
+    let (primary, expired) = with_two_backups(&site);
+    primary.stop();
+    let info = succeed(&mut primary.walzip(&["info", "--json"]));
+    let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
+    let first = info["backups"][0]["label"].as_str().expect("a label");
+    succeed(&mut site.walzip(&["pin", first]));
+    let expire = ["expire", "--retention-full", "1", "--confirm"];
+    succeed(&mut site.walzip(&expire));
+    assert!(objects(&site, &expired).is_empty(), "{expired} is there");
+    assert!(primary.data().join("pg_wal").join(&expired).is_file());
+    let restored = restore_over(&site, &primary, &[]);
     assert!(restored.status.success(), "{}", said(&restored));
 }
