@@ -444,6 +444,7 @@ mod tests {
                 "cluster": "15-7",
                 "superseded": false,
                 "competing": [],
+                "lost_histories": [],
                 "removed_wal": [{
                     "timeline": 1, "first": "a", "last": "b", "objects": 2, "stored_bytes": 4,
                 }],

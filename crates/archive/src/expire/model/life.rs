@@ -353,6 +353,9 @@ impl Life {
     fn branch(&mut self, cluster: usize, from: usize, number: u64, random: &mut Random) {
         let at = number * u64::from(SIZE) + 4096 * (random.below(4000) as u64);
         let tree = &mut self.trees[cluster];
+        // Nobody leaves a line before it begins.
+        let begin = tree.lines[from].parent.map_or(0, |(_, at)| at);
+        let at = at.max(begin + 8);
         let id = tree.lines.len() as u32 + 1;
         tree.lines.push(Line {
             id,
