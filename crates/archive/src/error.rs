@@ -176,6 +176,20 @@ pub enum ArchiveError {
         reason: String,
     },
 
+    /// An object of a segment's own came after a pack that has the segment, and is not the same.
+    #[error(
+        "{key} is not the {name} that pack {pack} has, and came after the pack, which is whole: it was put late. It is not \
+         read; \"walzip repo rm {key} --confirm\" removes it"
+    )]
+    PutLate {
+        /// Its key.
+        key: String,
+        /// The segment.
+        name: String,
+        /// The pack.
+        pack: String,
+    },
+
     /// A pack was there a moment ago: its timeline was set aside, or it has expired.
     #[error("pack {0} in the repository disappeared while it was read")]
     PackGone(String),

@@ -23,7 +23,7 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, Repository, WalPacks};
 
-use crate::archived::stored_wal::StoredWal;
+use crate::archived::stored_wal::{StoredWal, warn_of_late};
 use crate::archived::timelines::Timelines;
 use crate::cluster;
 use crate::coding;
@@ -119,8 +119,8 @@ pub async fn find(
     }))
 }
 
-/// The same for a cluster whose data directory asks. What is found costs one request: its key
-/// and its content say whose it is, and no record has to.
+/// The same for a cluster whose data directory asks. What is found costs one request, and of a segment
+/// another one for packs at the same time: its key and its content say whose it is, and no record has to.
 pub async fn find_for_data_directory(
     store: &Arc<dyn ObjectStore>,
     data_directory: &Path,
@@ -182,26 +182,34 @@ impl FoundWal {
 
     /// Writes it to `destination`. Where an object of its own is damaged, a pack may have the segment
     /// too: whoever packed it was interrupted. Where a segment of a pack does not come out, those
-    /// before it may have been passed wrongly: it is tried as its proof was made.
+    /// before it may have been passed wrongly: it is tried as its proof was made. An object of its own that came after
+    /// the pack is the last to be tried.
     pub async fn deliver(self, destination: &Path) -> Result<Got, ArchiveError> {
         let (name, cluster, options) = (&*self.name, self.cluster, &self.options);
-        let is_single = matches!(self.stored, StoredWal::Single(_));
-        let delivered =
-            deliver_off_the_runtime(self.stored, cluster, name, destination, options).await;
-        let error = match delivered {
+        let (counts, beside) = self.stored.split();
+        let is_single = matches!(counts, StoredWal::Single(_));
+        let deliver = |stored| deliver_off_the_runtime(stored, cluster, name, destination, options);
+        let error = match deliver(counts).await {
             Err(error) if is_damage(&error) => error,
             other => return other,
         };
         let packs = WalPacks::of(&self.store, cluster);
-        match StoredWal::get_packed(&packs, name, Before::Decoded).await {
+        let again = match StoredWal::get_packed(&packs, name, Before::Decoded).await {
             Ok(Some(packed)) => {
                 match is_single {
                     true => tracing::warn!("{error}; it is taken from a pack"),
                     false => tracing::warn!("{error}; all before it in its pack is decoded for it"),
                 }
-                deliver_off_the_runtime(packed, cluster, name, destination, options).await
+                deliver(packed).await
             }
             _ => Err(error),
+        };
+        match (again, beside) {
+            (Err(error), Some(beside)) if is_damage(&error) => {
+                warn_of_late(&error);
+                deliver(beside).await
+            }
+            (again, _) => again,
         }
     }
 }

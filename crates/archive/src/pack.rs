@@ -314,6 +314,6 @@ fn came_too_late(pack: &PackName, first: &str) -> PackProblem {
 fn is_of_content(error: &ArchiveError) -> bool {
     matches!(
         error,
-        ArchiveError::Mismatch { .. } | ArchiveError::Encode { .. }
+        ArchiveError::Mismatch { .. } | ArchiveError::Encode { .. } | ArchiveError::PutLate { .. }
     )
 }

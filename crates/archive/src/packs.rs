@@ -5,6 +5,7 @@ pub(crate) mod format;
 pub(crate) mod reading;
 pub(crate) mod scratch;
 pub(crate) mod sequence;
+pub(crate) mod settled;
 #[cfg(test)]
 pub(crate) mod testing;
 

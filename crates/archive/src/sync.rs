@@ -181,12 +181,16 @@ async fn copy(
     to: &Repository,
     name: &str,
 ) -> Result<Option<SegmentEdges>, ArchiveError> {
-    let Some(object) = from.get_wal(name).await? else {
-        return Err(ArchiveError::Damaged {
-            object: name.to_owned(),
-            reason: "it disappeared after it was listed; if it was packed, run this again"
-                .to_owned(),
-        });
+    let object = match StoredWal::get(from, name).await? {
+        Some(StoredWal::Single(object)) => object,
+        // Its own object came after the pack.
+        Some(packed) => wal_object::encode(name, packed.content(name).await?).await?,
+        None => {
+            return Err(ArchiveError::Damaged {
+                object: name.to_owned(),
+                reason: "it disappeared after it was listed: run this again".to_owned(),
+            });
+        }
     };
     let stored = StoredWal::Single(object.clone());
     let proven = wal_object::prove(name, stored, from.cluster()).await?;

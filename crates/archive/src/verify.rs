@@ -108,6 +108,9 @@ pub enum FindingKind {
     BackupWalMissing,
     /// A WAL object is damaged, or is not what its name says: no recovery gets past it.
     WalDamaged,
+    /// An object of a segment's own came after a pack that has the segment, and is not the same: it was put late, and is
+    /// not read.
+    WalPutLate,
     /// A segment does not continue the one before it: one of them is another server's, or
     /// `pg_resetwal` began the WAL anew. No recovery gets from the one into the other.
     WalNotContinued,
@@ -324,9 +327,21 @@ impl Part {
         format!("{}{name}", self.prefix)
     }
 
+    /// Whether a file's own object came after a pack that has the file.
+    fn is_late(&self, single: &WalEntry) -> bool {
+        let mut packs = self.packs.iter();
+        packs.any(|pack| {
+            pack.name.index_of(&single.name).is_some() && pack.precedes(single.modified)
+        })
+    }
+
     fn damaged(&self, name: &str, error: ArchiveError) -> Finding {
+        let kind = match error {
+            ArchiveError::PutLate { .. } => FindingKind::WalPutLate,
+            _ => FindingKind::WalDamaged,
+        };
         Finding {
-            kind: FindingKind::WalDamaged,
+            kind,
             object: self.object(name),
             detail: detail_of(error),
         }

@@ -74,5 +74,5 @@ pub use put_outcome::PutOutcome;
 pub use removal::{LabelObject, remove_below};
 pub use repository::{Initialised, Repository};
 pub use store_settings::{DEFAULT_TIMEOUT, Environment, StoreSettings, UriStyle};
-pub use wal::{WalEntry, WalListing, WalSurvey};
+pub use wal::{DatedWal, WalEntry, WalListing, WalSurvey};
 pub use wal_packs::{WalPack, WalPacks};

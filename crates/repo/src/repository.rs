@@ -1,6 +1,7 @@
 //! The repository itself: whose archive it is, and the few ways to touch an object.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -206,12 +207,22 @@ pub(crate) async fn read(
     key: &str,
     limit_bytes: u64,
 ) -> Result<Option<Bytes>, RepoError> {
+    let read = read_dated(store, key, limit_bytes).await?;
+    Ok(read.map(|(object, _)| object))
+}
+
+/// The same, and when the store says it was made.
+pub(crate) async fn read_dated(
+    store: &dyn ObjectStore,
+    key: &str,
+    limit_bytes: u64,
+) -> Result<Option<(Bytes, SystemTime)>, RepoError> {
     let found = match store.get(&Path::from(key)).await {
         Ok(found) => found,
         Err(object_store::Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(RepoError::from_store(key, error)),
     };
-    let size_bytes = found.meta.size;
+    let (size_bytes, modified) = (found.meta.size, found.meta.last_modified.into());
     if size_bytes > limit_bytes {
         return Err(RepoError::Corrupt {
             key: key.to_owned(),
@@ -234,5 +245,5 @@ pub(crate) async fn read(
             key: key.to_owned(),
         });
     }
-    Ok(Some(object))
+    Ok(Some((object, modified)))
 }

@@ -64,6 +64,15 @@ impl WalEntry {
     }
 }
 
+/// A WAL object that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatedWal {
+    /// The object.
+    pub object: Bytes,
+    /// When the store says it was put.
+    pub modified: SystemTime,
+}
+
 /// All WAL of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WalListing {
@@ -149,20 +158,31 @@ impl Repository {
         store: &Arc<dyn ObjectStore>,
         cluster: ClusterIdentity,
         name: &str,
-    ) -> Result<Option<Bytes>, RepoError> {
+    ) -> Result<Option<DatedWal>, RepoError> {
         let key = layout::wal_key(cluster, name)?;
-        repository::read(store.as_ref(), &key, MAX_WAL_OBJECT_BYTES).await
+        let read = repository::read_dated(store.as_ref(), &key, MAX_WAL_OBJECT_BYTES).await?;
+        Ok(read.map(|(object, modified)| DatedWal { object, modified }))
     }
 
     /// Gets a WAL object; `None` when there is none under the name, and the archive is there
     /// that would have it. The file may be in a pack.
     pub async fn get_wal(&self, name: &str) -> Result<Option<Bytes>, RepoError> {
-        let key = layout::wal_key(self.cluster(), name)?;
-        let found = self.read(&key, MAX_WAL_OBJECT_BYTES).await?;
+        let found = self.get_dated_wal(name).await?;
+        Ok(found.map(|found| found.object))
+    }
+
+    /// The same, and when it was put.
+    pub async fn get_dated_wal(&self, name: &str) -> Result<Option<DatedWal>, RepoError> {
+        let found = Self::get_wal_unopened(self.store(), self.cluster(), name).await?;
         if found.is_none() {
             self.check_wal().await?;
         }
         Ok(found)
+    }
+
+    /// The key of a WAL object of this cluster, for who is to be told of it.
+    pub fn wal_key(&self, name: &str) -> Result<String, RepoError> {
+        layout::wal_key(self.cluster(), name)
     }
 
     /// Says what is known about a WAL file without reading it, and without asking whether

@@ -33,6 +33,20 @@ pub struct WalPack {
     pub modified: SystemTime,
 }
 
+impl WalPack {
+    /// Whether an object of a segment's own that was put at this time came after the pack: it is none of those from
+    /// which the pack was made. Some stores tell times to the second. In a copy of a repository, objects have the times
+    /// of the copy, and the name of the pack still says when the newest of its segments was archived.
+    pub fn precedes(&self, put: SystemTime) -> bool {
+        seconds(put) >= seconds(self.modified) || put > self.name.archived()
+    }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}
+
 /// The packs of one cluster's WAL.
 #[derive(Clone, Debug)]
 pub struct WalPacks {
@@ -227,6 +241,37 @@ impl Repository {
         match copy.read(name).await? == Some(object) {
             true => self.remove(&key).await.map(drop),
             false => Err(RepoError::AlreadyExists { key }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_object_that_was_packed_is_older_than_its_pack() {
+        let at = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+        let pack = |archived, modified| WalPack {
+            name: PackName::new("000000010000000000000009", 2, archived).expect("a name"),
+            size_bytes: 100,
+            modified,
+        };
+        let made = pack(at(5_500), at(90_000));
+        for (put, is_late) in [
+            (5_500, false),
+            (4_000, false),
+            (89_999, true),
+            (90_000, true),
+        ] {
+            assert_eq!(made.precedes(at(put)), is_late, "{put}");
+        }
+        // The clock was set back before the pack was made.
+        let early = pack(at(500_000), at(90_700));
+        for (put, is_late) in [(89_900, false), (90_100, true), (91_000, true)] {
+            assert_eq!(early.precedes(at(put)), is_late, "{put}");
         }
     }
 }

@@ -5,23 +5,21 @@
 //! a pack that is there. Between look and put the object may have moved into a pack: so who packs
 //! lets a pack settle before anything is removed, which takes longer than a put usually does.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use walzip_codec::Header;
-use walzip_repo::layout::PACK_SETTLED_SECONDS;
-use walzip_repo::{Repository, WalPack};
+use walzip_repo::{DatedWal, PackName, Repository, WalPack};
 
 use crate::archived::stable_file::StableFile;
 use crate::archived::stored_wal::StoredWal;
 use crate::archived::wal_object;
 use crate::error::ArchiveError;
 use crate::packs::format::Member;
-use crate::packs::reading::{PackReader, damaged, gone};
+use crate::packs::reading::{PackReader, damaged, gone, is_damage};
 use crate::packs::sequence::Before;
-
-/// So long a pack is there before a segment that is in it is removed.
-const SETTLED: Duration = Duration::from_secs(PACK_SETTLED_SECONDS);
+use crate::packs::settled::SETTLED;
+pub(crate) use crate::packs::settled::is_long_ago;
 
 /// A pack of which every segment was decoded and compared, and that the store has.
 pub(crate) struct ProvenPack {
@@ -92,11 +90,11 @@ pub(crate) async fn read_back(
     reader.check_all().await?;
     let mut single = Vec::new();
     for (member, packed_from) in reader.members().iter().zip(&own.objects) {
-        let Some(object) = part.get_wal(&member.name).await? else {
+        let Some(found) = part.get_dated_wal(&member.name).await? else {
             continue;
         };
-        if blake3::hash(&object) != *packed_from {
-            compare_object(pack, member, object).await?;
+        if blake3::hash(&found.object) != *packed_from {
+            compare_dated(part, pack, member, found).await?;
         }
         single.push(member.name.clone());
     }
@@ -108,21 +106,56 @@ pub(crate) async fn read_back(
     })
 }
 
-/// Whether a segment of a pack is an object of its own; fails if that is not the same.
+/// Whether a segment of a pack is an object of its own; fails if that is not the same. The segment was decoded, and is
+/// what the pack's index says.
 pub(crate) async fn compare(
     part: &Repository,
     pack: &WalPack,
     member: &Member,
 ) -> Result<bool, ArchiveError> {
-    match part.get_wal(&member.name).await? {
-        Some(object) => compare_object(pack, member, object).await.map(|()| true),
+    match part.get_dated_wal(&member.name).await? {
+        Some(single) => compare_dated(part, pack, member, single)
+            .await
+            .map(|()| true),
         None => Ok(false),
+    }
+}
+
+/// The same of an object that was read. One that came after the pack was put late: the pack was compared with what had
+/// the name before.
+async fn compare_dated(
+    part: &Repository,
+    pack: &WalPack,
+    member: &Member,
+    single: DatedWal,
+) -> Result<(), ArchiveError> {
+    match compare_object(&pack.name, member, single.object).await {
+        Err(error) if is_damage(&error) && pack.precedes(single.modified) => {
+            Err(ArchiveError::PutLate {
+                key: part.wal_key(&member.name)?,
+                name: member.name.clone(),
+                pack: pack.name.to_string(),
+            })
+        }
+        compared => compared,
+    }
+}
+
+/// Fails if another repository has an object of a segment's own that is not the same as in a pack.
+pub(crate) async fn compare_elsewhere(
+    part: &Repository,
+    pack: &PackName,
+    member: &Member,
+) -> Result<(), ArchiveError> {
+    match part.get_wal(&member.name).await? {
+        Some(object) => compare_object(pack, member, object).await,
+        None => Ok(()),
     }
 }
 
 /// Fails if an object is not the same as a segment of a pack.
 async fn compare_object(
-    pack: &WalPack,
+    pack: &PackName,
     member: &Member,
     object: Bytes,
 ) -> Result<(), ArchiveError> {
@@ -134,7 +167,7 @@ async fn compare_object(
     let found = StoredWal::Single(object).content_hash(name).await?;
     match says_other || *found.as_bytes() != member.original_hash {
         true => Err(damaged(
-            &pack.name,
+            pack,
             format!("its {name} is not the {name} that is an object of its own"),
         )),
         false => Ok(()),
@@ -262,11 +295,6 @@ async fn was_set_aside(
     Ok(false)
 }
 
-/// Whether segments that were not packed at `looked` may have been removed by now.
-pub(crate) fn is_long_ago(looked: Instant) -> bool {
-    looked.elapsed() >= SETTLED / 2
-}
-
 /// After a file was put: where no pack was found at `looked`, and too long ago, looks again. What
 /// contradicts a pack is removed.
 pub(crate) async fn check_put(
@@ -280,6 +308,27 @@ pub(crate) async fn check_put(
     }
     let checked = check_packed(repository, name, file).await;
     if let Err(ArchiveError::Duplicate { .. }) = checked {
+        repository.remove_wal(&[name.to_owned()]).await?;
+    }
+    checked
+}
+
+/// After a put that failed, and may have taken effect all the same: where no pack was found at `looked`, and too long ago,
+/// looks again. What contradicts a pack is removed if it is this very object. What is put later still, readers know by
+/// its time.
+pub(crate) async fn check_failed_put(
+    repository: &Repository,
+    (name, object): (&str, &Bytes),
+    file: &StableFile,
+    looked: Instant,
+) -> Result<(), ArchiveError> {
+    if !is_long_ago(looked) {
+        return Ok(());
+    }
+    let checked = check_packed(repository, name, file).await;
+    if let Err(ArchiveError::Duplicate { .. }) = checked
+        && repository.get_wal(name).await?.as_ref() == Some(object)
+    {
         repository.remove_wal(&[name.to_owned()]).await?;
     }
     checked
@@ -344,6 +393,39 @@ mod tests {
             let left = repository.find_single(&name(1)).await.expect("asked");
             assert_eq!(left.is_none(), is_refused);
             repository.remove_wal(&[name(1)]).await.expect("removed");
+        }
+    }
+
+    /// A put that failed, and whose object came all the same. The original's own object stays.
+    #[tokio::test(start_paused = true)]
+    async fn what_a_failed_put_has_left_is_compared_with_the_pack() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let repository = archive(directory.path(), 0x51..0x53).await;
+        let path = directory.path().join(name(0x51));
+        let own = repository.get_wal(&name(0x51)).await.expect("read");
+        let own = own.expect("there");
+        pack(&repository, &options()).await.expect("packed");
+        std::fs::write(&path, segment(0x51, 7)).expect("a file");
+        let file = StableFile::open(&path, 8192).await.expect("a file");
+        let encoded = file.encode(&name(0x51), Default::default(), true).await;
+        let stray = encoded.expect("encoded");
+        let long_ago = Instant::now()
+            .checked_sub(SETTLED)
+            .expect("a machine that has run for some seconds");
+        for (object, looked, is_left) in [
+            (&stray, Instant::now(), true),
+            (&stray, long_ago, false),
+            (&own, long_ago, true),
+        ] {
+            let put = repository.put_wal(&name(0x51), object.clone()).await;
+            assert_eq!(put.expect("put"), PutOutcome::Created);
+            let segment_name = name(0x51);
+            let failed = (&*segment_name, &stray);
+            let checked = check_failed_put(&repository, failed, &file, looked).await;
+            assert_eq!(checked.is_err(), looked == long_ago);
+            let left = repository.find_single(&name(0x51)).await.expect("asked");
+            assert_eq!(left.is_some(), is_left);
+            repository.remove_wal(&[name(0x51)]).await.expect("removed");
         }
     }
 

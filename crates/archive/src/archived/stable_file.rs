@@ -11,12 +11,12 @@ use walzip_codec::{EncodeError, Level};
 use walzip_pgformat::wal::{EdgeReader, SegmentEdges};
 use walzip_pgformat::wal_file_name::SEGMENT_SIZE_BYTES_MAX;
 
-use crate::archived::stored_wal::StoredWal;
+use crate::archived::stored_wal::{StoredWal, warn_of_late};
 use crate::coding::members::Members;
 use crate::coding::{self, off_the_runtime};
 use crate::error::ArchiveError;
 use crate::files::regular_file;
-use crate::packs::Undecoded;
+use crate::packs::{Undecoded, is_damage};
 
 /// A file, and what it was when it was opened.
 #[derive(Clone)]
@@ -107,6 +107,17 @@ impl StableFile {
 
     /// Whether a file of the archive has exactly this content.
     pub(crate) async fn is_in(&self, name: &str, stored: StoredWal) -> Result<bool, ArchiveError> {
+        let (counts, beside) = stored.split();
+        match (self.equals(name, counts).await, beside) {
+            (Err(error), Some(beside)) if is_damage(&error) => {
+                warn_of_late(&error);
+                self.equals(name, beside).await
+            }
+            (compared, _) => compared,
+        }
+    }
+
+    async fn equals(&self, name: &str, stored: StoredWal) -> Result<bool, ArchiveError> {
         let (this, name) = (self.clone(), name.to_owned());
         off_the_runtime(move || {
             let mut comparison = Comparison {
@@ -137,6 +148,19 @@ impl StableFile {
             read.map_err(|error| this.failed(error))?;
             this.check_unchanged(reader.read)?;
             Ok(edges.finish())
+        })
+        .await
+    }
+
+    /// BLAKE3 of its content.
+    pub(crate) async fn hash(&self) -> Result<blake3::Hash, ArchiveError> {
+        let this = self.clone();
+        off_the_runtime(move || {
+            let (mut reader, mut hasher) = (this.reader(), blake3::Hasher::new());
+            let read = io::copy(&mut reader, &mut hasher);
+            read.map_err(|error| this.failed(error))?;
+            this.check_unchanged(reader.read)?;
+            Ok(hasher.finalize())
         })
         .await
     }

@@ -2,15 +2,18 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
+use futures::future::join;
 use object_store::ObjectStore;
 use walzip_codec::{DecodeToError, Header};
-use walzip_repo::{ClusterIdentity, Repository, WalPacks};
+use walzip_repo::{ClusterIdentity, RepoError, Repository, WalPack, WalPacks};
 
 use crate::coding::decoding;
-use crate::coding::{self, Beginning, Proof, off_the_runtime};
+use crate::coding::{self, Proof, off_the_runtime};
 use crate::error::ArchiveError;
+use crate::packs::settled::is_long_ago;
 use crate::packs::{Before, PackReader, ReadySegment, Undecoded, is_damage};
 
 /// What the archive has under a name.
@@ -22,7 +25,11 @@ pub(crate) enum StoredWal {
     /// An object of its own.
     Single(Bytes),
     /// A segment of a pack.
-    Packed(Box<ReadySegment>),
+    Packed {
+        segment: Box<ReadySegment>,
+        /// An object of its own that came after the pack: it counts where the pack cannot be decoded.
+        beside: Option<Bytes>,
+    },
 }
 
 impl StoredWal {
@@ -40,22 +47,80 @@ impl StoredWal {
     }
 
     /// The same for a cluster that is known. What is not found says nothing.
+    ///
+    /// A pack is made of what was archived, and its segments' own objects go after that. An object that came after the
+    /// pack was put late: what the pack has was acknowledged first, and counts.
     pub(crate) async fn get_unopened(
         store: &Arc<dyn ObjectStore>,
         cluster: ClusterIdentity,
         name: &str,
     ) -> Result<Option<StoredWal>, ArchiveError> {
-        if let Some(object) = Repository::get_wal_unopened(store, cluster, name).await? {
-            return Ok(Some(StoredWal::Single(object)));
+        let all = WalPacks::of(store, cluster);
+        let asked = Instant::now();
+        let single = Repository::get_wal_unopened(store, cluster, name);
+        let (single, mut packs) = join(single, all.with(name)).await;
+        let Some(single) = single? else {
+            // What was packed since may have left its object already.
+            if is_long_ago(asked) {
+                packs = all.with(name).await;
+            }
+            return StoredWal::get_left((store, cluster), (&all, packs?), name).await;
+        };
+        if is_long_ago(asked) {
+            packs = all.with(name).await;
         }
-        // What left its object is in a pack by now.
-        match packed(&WalPacks::of(store, cluster), name, Before::Passed).await? {
-            Packed::Found(segment) => Ok(Some(StoredWal::Packed(segment))),
+        let mut packs = match packs {
+            // Who may read, and not list, can take nothing from packs.
+            Err(RepoError::Permission { .. }) => Vec::new(),
+            packs => packs?,
+        };
+        packs.retain(|pack| pack.precedes(single.modified));
+        match packed((&all, packs), name, Before::Passed).await {
+            Ok(Packed::Found(segment)) => Ok(Some(StoredWal::Packed {
+                segment,
+                beside: Some(single.object),
+            })),
+            Err(error) if !is_damage(&error) => Err(error),
+            other => {
+                if let Err(error) = other {
+                    warn_of_late(&error);
+                }
+                Ok(Some(StoredWal::Single(single.object)))
+            }
+        }
+    }
+
+    /// Gets what has no object of its own.
+    async fn get_left(
+        (store, cluster): (&Arc<dyn ObjectStore>, ClusterIdentity),
+        packs: (&WalPacks, Vec<WalPack>),
+        name: &str,
+    ) -> Result<Option<StoredWal>, ArchiveError> {
+        match packed(packs, name, Before::Passed).await? {
+            Packed::Found(segment) => Ok(Some(StoredWal::packed(segment))),
             Packed::Nowhere => Ok(None),
             Packed::Gone => {
-                let object = Repository::get_wal_unopened(store, cluster, name).await?;
-                Ok(object.map(StoredWal::Single))
+                let single = Repository::get_wal_unopened(store, cluster, name).await?;
+                Ok(single.map(|single| StoredWal::Single(single.object)))
             }
+        }
+    }
+
+    fn packed(segment: Box<ReadySegment>) -> StoredWal {
+        StoredWal::Packed {
+            segment,
+            beside: None,
+        }
+    }
+
+    /// What counts, and what counts where that cannot be decoded.
+    pub(crate) fn split(self) -> (StoredWal, Option<StoredWal>) {
+        match self {
+            StoredWal::Packed {
+                segment,
+                beside: Some(object),
+            } => (StoredWal::packed(segment), Some(StoredWal::Single(object))),
+            other => (other, None),
         }
     }
 
@@ -65,8 +130,9 @@ impl StoredWal {
         name: &str,
         before: Before,
     ) -> Result<Option<StoredWal>, ArchiveError> {
-        match packed(packs, name, before).await? {
-            Packed::Found(segment) => Ok(Some(StoredWal::Packed(segment))),
+        let with = packs.with(name).await?;
+        match packed((packs, with), name, before).await? {
+            Packed::Found(segment) => Ok(Some(StoredWal::packed(segment))),
             Packed::Gone | Packed::Nowhere => Ok(None),
         }
     }
@@ -87,7 +153,7 @@ impl StoredWal {
     pub(crate) fn stored_bytes(&self) -> u64 {
         match self {
             StoredWal::Single(object) => object.len() as u64,
-            StoredWal::Packed(segment) => segment.stored_bytes(),
+            StoredWal::Packed { segment, .. } => segment.stored_bytes(),
         }
     }
 
@@ -95,7 +161,7 @@ impl StoredWal {
     pub(crate) fn following(&self) -> Option<usize> {
         match self {
             StoredWal::Single(_) => None,
-            StoredWal::Packed(segment) => Some(segment.following()),
+            StoredWal::Packed { segment, .. } => Some(segment.following()),
         }
     }
 
@@ -107,7 +173,7 @@ impl StoredWal {
                 let decoded = walzip_codec::decode_to(&object, output);
                 decoded.map_err(|error| undecoded(name, error))
             }
-            StoredWal::Packed(segment) => segment.decode_to(output),
+            StoredWal::Packed { segment, .. } => segment.decode_to(output),
         }
     }
 
@@ -124,44 +190,59 @@ impl StoredWal {
                 let decoded = decoding::decode_to(&object, output);
                 decoded.map_err(|error| undecoded(name, error))
             }
-            StoredWal::Packed(segment) => segment.decode_to(output),
+            StoredWal::Packed { segment, .. } => segment.decode_to(output),
         }
     }
 
     /// Decodes it into memory.
     pub(crate) async fn content(self, name: &str) -> Result<Vec<u8>, ArchiveError> {
-        self.decode_into(name, Vec::new()).await
+        self.decode(name).await
     }
 
     /// Decodes it, and keeps what proves it, and how it begins and ends.
     pub(crate) async fn proof(self, name: &str) -> Result<Proof, ArchiveError> {
-        self.decode_into(name, Proof::default()).await
+        self.decode(name).await
     }
 
     /// BLAKE3 of its content, all of which is decoded.
     pub(crate) async fn content_hash(self, name: &str) -> Result<blake3::Hash, ArchiveError> {
-        if let StoredWal::Packed(segment) = &self {
-            let hash = segment.hash();
-            let _: Beginning = self.decode_into(name, Beginning::default()).await?;
-            return Ok(hash.into());
-        }
-        let hasher = self.decode_into(name, blake3::Hasher::new()).await?;
+        let hasher: blake3::Hasher = self.decode(name).await?;
         Ok(hasher.finalize())
     }
 
-    async fn decode_into<W: Write + Send + 'static>(
-        self,
-        name: &str,
-        mut output: W,
-    ) -> Result<W, ArchiveError> {
+    /// Decodes what counts.
+    async fn decode<W>(self, name: &str) -> Result<W, ArchiveError>
+    where
+        W: Write + Send + Default + 'static,
+    {
+        let (counts, beside) = self.split();
+        match (counts.decode_alone(name).await, beside) {
+            (Err(error), Some(beside)) if is_damage(&error) => {
+                warn_of_late(&error);
+                beside.decode_alone(name).await
+            }
+            (decoded, _) => decoded,
+        }
+    }
+
+    async fn decode_alone<W>(self, name: &str) -> Result<W, ArchiveError>
+    where
+        W: Write + Send + Default + 'static,
+    {
         let name = name.to_owned();
         off_the_runtime(move || {
+            let mut output = W::default();
             let decoded = self.decode_to(&name, &mut output);
             decoded.map_err(|failed| failed.into_archive(&name))?;
             Ok(output)
         })
         .await
     }
+}
+
+/// Says that an object counts that came after a pack.
+pub(crate) fn warn_of_late(error: &ArchiveError) {
+    tracing::warn!("{error}; the segment's own object is taken, which came after the pack");
 }
 
 fn undecoded(name: &str, error: DecodeToError) -> Undecoded {
@@ -179,10 +260,14 @@ enum Packed {
     Nowhere,
 }
 
-/// A segment of a pack, from the first pack that can give it.
-async fn packed(packs: &WalPacks, name: &str, before: Before) -> Result<Packed, ArchiveError> {
+/// A segment of packs that have it, from the first one that can give it.
+async fn packed(
+    (packs, with): (&WalPacks, Vec<WalPack>),
+    name: &str,
+    before: Before,
+) -> Result<Packed, ArchiveError> {
     let (mut failed, mut was_there) = (None, false);
-    for pack in packs.with(name).await? {
+    for pack in with {
         let Some(index) = pack.name.index_of(name) else {
             continue;
         };

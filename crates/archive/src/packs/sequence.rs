@@ -117,11 +117,6 @@ impl ReadySegment {
         self.member().map_or(0, |member| member.len)
     }
 
-    /// BLAKE3 of the segment.
-    pub(crate) fn hash(&self) -> [u8; 32] {
-        self.member().map_or([0; 32], |member| member.original_hash)
-    }
-
     /// How many segments follow it in its pack.
     pub(crate) fn following(&self) -> usize {
         let count = self.reader.members().len();

@@ -76,7 +76,7 @@ async fn copy_pack(
         .decode_all(async |member, decoded| {
             let (name, decoded) = (&member.name, decoded?);
             wal_object::prove_beginning(name, &decoded.beginning, from.cluster())?;
-            settling::compare(to, pack, member).await?;
+            settling::compare_elsewhere(to, &pack.name, member).await?;
             neighbours.add(name, decoded.edges);
             Ok(())
         })

@@ -102,29 +102,45 @@ async fn verify_pack(
         .decode_all(async |member, decoded| {
             let name = &member.name;
             verification.wal_objects += 1;
-            let (mut edges, mut minimal_wal) = (None, Vec::new());
-            let checked = match decoded {
-                Ok(mut decoded) => {
-                    edges = decoded.edges.take();
-                    minimal_wal = std::mem::take(&mut decoded.minimal_wal);
-                    let beginning = &decoded.beginning;
-                    let proven = wal_object::prove_beginning(name, beginning, repository.cluster());
-                    match is_single(name) {
-                        true => settling::compare(repository, pack, member)
-                            .await
-                            .and(proven),
-                        false => proven,
-                    }
+            let mut decoded = match decoded {
+                Ok(decoded) => decoded,
+                Err(error) if seen.whole.contains(name) => {
+                    let detail = detail_of(error);
+                    verification.findings.push(Finding {
+                        kind: FindingKind::WalDamaged,
+                        object: part.object(&pack.name.to_string()),
+                        detail: format!("{name}: {detail}; its own object is whole, and is read"),
+                    });
+                    return Ok(());
                 }
-                Err(error) => Err(error),
+                Err(error) => {
+                    verification.findings.push(part.damaged(name, error));
+                    return Ok(());
+                }
+            };
+            // The edges of one that is stored by itself as well are known, unless it came after the pack.
+            let is_late = seen.late.remove(name).is_some();
+            let edges = decoded.edges.take();
+            let edges = edges.filter(|_| is_late || !is_single(name));
+            let proven =
+                wal_object::prove_beginning(name, &decoded.beginning, repository.cluster());
+            let checked = match is_single(name) {
+                true => settling::compare(repository, pack, member)
+                    .await
+                    .and(proven),
+                false => proven,
             };
             match checked {
                 Ok(original_bytes) => {
                     verification.wal_original_bytes += original_bytes;
-                    // The edges of one that is stored by itself as well are known.
-                    seen.add(name, edges.filter(|_| !is_single(name)), &minimal_wal);
+                    seen.add(name, edges, &decoded.minimal_wal);
                 }
-                Err(error) => verification.findings.push(part.damaged(name, error)),
+                Err(error) => {
+                    // The next verification has to find it again.
+                    seen.whole.remove(name);
+                    seen.neighbours.add(name, edges.filter(|_| is_late));
+                    verification.findings.push(part.damaged(name, error));
+                }
             }
             Ok(())
         })

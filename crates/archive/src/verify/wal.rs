@@ -82,16 +82,21 @@ async fn verify_files(
         match checked {
             Ok(proven) => {
                 verification.wal_original_bytes += proven.original_bytes;
-                seen.add(&entry.name, proven.edges, &proven.minimal_wal);
+                match part.is_late(entry) {
+                    true => seen.add_late(&entry.name, proven),
+                    false => seen.add(&entry.name, proven.edges, &proven.minimal_wal),
+                }
             }
             Err(error) => verification.findings.push(part.damaged(&entry.name, error)),
         }
     }
     packs::verify(part, (options, choice), &mut seen, verification).await;
+    seen.add_those_left();
     let Seen {
         mut whole,
         mut neighbours,
         minimal_wal,
+        late: _,
     } = seen;
     let listed: BTreeSet<&str> = part.listing.iter().map(|of| of.name.as_str()).collect();
     let is_listed = |name: &str| listed.contains(name);
@@ -135,8 +140,11 @@ async fn verify_files(
     minimal_wal
 }
 
-/// Proves one file.
+/// Proves one file: its own object, whatever a pack has.
 async fn prove(repository: &Repository, name: &str) -> Result<Proven, ArchiveError> {
-    let stored = StoredWal::get_listed(repository, name).await?;
+    let stored = match repository.get_wal(name).await? {
+        Some(object) => StoredWal::Single(object),
+        None => StoredWal::get_listed(repository, name).await?,
+    };
     wal_object::prove(name, stored, repository.cluster()).await
 }

@@ -99,6 +99,7 @@ fn print(place: &Place, verification: &Verification) -> std::io::Result<()> {
             FindingKind::BackupDamaged => "backup damaged",
             FindingKind::BackupWalMissing => "backup without its WAL",
             FindingKind::WalDamaged => "WAL damaged",
+            FindingKind::WalPutLate => "WAL put late",
             FindingKind::WalNotContinued => "WAL not continued",
             FindingKind::HistoryLost => "timeline without its history",
             FindingKind::WalGap => "gap in the WAL",

@@ -73,7 +73,7 @@ async fn a_new_segment_takes_two_requests_and_a_get_one() {
     let got = Repository::get_wal_unopened(&store, CLUSTER, SEGMENT)
         .await
         .unwrap();
-    assert_eq!(got, Some("x".into()));
+    assert_eq!(got.map(|got| got.object), Some("x".into()));
     assert_eq!(proxy.take_seen().len(), 1);
     for other in OTHER_CLUSTER {
         let got = Repository::get_wal_unopened(&store, other, SEGMENT)
@@ -303,4 +303,42 @@ async fn credentials_that_are_refused_are_no_secret_in_the_message() {
     }
     assert!(text.contains("an injected fault"), "{text}");
     assert!(!text.contains("SECRET"), "{text}");
+}
+
+/// A gateway that wants somebody to sign in says 200. Taken for an empty list, it would be the end of the archive.
+#[tokio::test]
+async fn a_page_in_the_place_of_a_list_is_no_empty_archive() {
+    let lists = |target: &str| target.contains("list-type=2");
+    let Spoiling { store, honest, .. } = spoiling(2, move |_, _, target| match lists(target) {
+        true => Spoilt::Page,
+        false => Spoilt::Not,
+    });
+    new_repository(honest).await;
+    let repository = Repository::open(store).await.unwrap();
+    let error = repository.packs().with(SEGMENT).await.unwrap_err();
+    assert!(matches!(error, RepoError::Unavailable { .. }), "{error:?}");
+    // One that passes is asked again.
+    let Spoiling { store, honest, .. } = spoiling(60, move |number, _, target| {
+        match lists(target) && number < 2 {
+            true => Spoilt::Page,
+            false => Spoilt::Not,
+        }
+    });
+    new_repository(honest).await;
+    let repository = Repository::open(store).await.unwrap();
+    assert_eq!(repository.packs().with(SEGMENT).await.unwrap(), []);
+}
+
+/// The client knows no kind for a list that is refused.
+#[tokio::test]
+async fn a_list_that_is_refused_is_a_matter_of_rights() {
+    let Spoiling { store, honest, .. } =
+        spoiling(60, |_, _, target| match target.contains("list-type=2") {
+            true => Spoilt::Refused(403),
+            false => Spoilt::Not,
+        });
+    new_repository(honest).await;
+    let repository = Repository::open(store).await.unwrap();
+    let error = repository.packs().with(SEGMENT).await.unwrap_err();
+    assert!(matches!(error, RepoError::Permission { .. }), "{error:?}");
 }
