@@ -8,6 +8,7 @@
 pub mod ahead;
 pub(crate) mod archive_status;
 mod continuity;
+mod put_again;
 pub(crate) mod unfinished_segment;
 
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal::{SegmentEdges, SegmentHeader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
-use walzip_repo::{ClusterIdentity, PutOutcome, Repository};
+use walzip_repo::{ClusterIdentity, PutOutcome, RepoError, Repository};
 
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::own_history;
@@ -38,6 +39,7 @@ use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::packs::is_damage;
 use crate::push::archive_status::ArchiveStatus;
+use crate::push::put_again::is_broken;
 use crate::spool::FileFacts;
 use crate::wal::content;
 
@@ -217,15 +219,29 @@ impl WalFile {
         };
         let object_len = object.len() as u64;
         if packs.is_empty() {
-            match part.put_wal(&name, object).await? {
-                PutOutcome::Created => {
+            match part.put_wal(&name, object.clone()).await {
+                Ok(PutOutcome::Created) => {
                     settling::check_put(part, &name, &self.file, looked).await?;
                     return Ok(pushed(PushOutcome::Stored, object_len));
                 }
-                PutOutcome::Exists => {}
+                Ok(PutOutcome::Exists) => {}
+                Err(error) => {
+                    let put = (&*name, &object);
+                    settling::check_failed_put(part, put, &self.file, looked).await?;
+                    return Err(error.into());
+                }
             }
         }
-        let stored_bytes = compare(part, &name, &self.file).await?;
+        let stored_bytes = match compare(part, &name, &self.file).await {
+            Ok(stored_bytes) => stored_bytes,
+            Err(error) => {
+                let put = (&*name, object);
+                if put_again::store(part, put, (&self.file, &packs), error).await? {
+                    return Ok(pushed(PushOutcome::Stored, object_len));
+                }
+                compare(part, &name, &self.file).await?
+            }
+        };
         // What is there may be this very put, whose answer was lost: it may contradict a pack too.
         let may_be_packed = !packs.is_empty() || settling::is_long_ago(looked);
         if may_be_packed && part.find_single(&name).await?.is_some() {
@@ -539,11 +555,11 @@ async fn compare(
 ) -> Result<u64, ArchiveError> {
     let Some(stored) = StoredWal::get(repository, name).await? else {
         // The next attempt will find the name free, or taken for good.
-        let reason = "it disappeared while it was compared".to_owned();
-        return Err(ArchiveError::Damaged {
-            object: name.to_owned(),
-            reason,
-        });
+        let reason = "the name was taken, and nothing has it now";
+        return Err(ArchiveError::Repository(RepoError::Unavailable {
+            key: name.to_owned(),
+            source: reason.into(),
+        }));
     };
     compare_with(stored, name, file).await
 }
@@ -572,19 +588,6 @@ async fn compare_with(
             error: Box::new(error),
         }),
         Err(error) => Err(error),
-    }
-}
-
-/// Whether an object can be decoded by nobody.
-fn is_broken(error: &ArchiveError) -> bool {
-    use walzip_codec::DecodeError;
-    match error {
-        ArchiveError::Damaged { .. } => true,
-        ArchiveError::Undecodable { source, .. } => !matches!(
-            source,
-            DecodeError::UnsupportedVersion { .. } | DecodeError::Disproportionate { .. }
-        ),
-        _ => false,
     }
 }
 

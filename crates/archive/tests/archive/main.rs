@@ -13,6 +13,7 @@ mod packs;
 mod packs_aside;
 mod point_in_time;
 mod push;
+mod put_late;
 mod references;
 mod resumed;
 mod set_aside;
