@@ -23,6 +23,7 @@ use object_store::client::{
 use tokio::time::{Sleep, sleep, timeout};
 
 use crate::last_failure::LastFailure;
+use crate::remote::listing;
 
 /// How long a service may say nothing.
 const IDLE: Duration = Duration::from_secs(20);
@@ -79,8 +80,9 @@ struct Limited {
 }
 
 impl Limited {
-    /// The answer, of which a refusal is shortened.
+    /// The answer, of which a refusal is shortened. An answer to a request for a list is one.
     async fn answer(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let is_listing = listing::is_asked_by(&request);
         let seconds = request.body().content_length() as u64 / SENT_BYTES_PER_SECOND;
         let limit = self.idle + Duration::from_secs(seconds);
         let answer = timeout(limit, self.inner.execute(request)).await;
@@ -95,6 +97,10 @@ impl Limited {
         if parts.status.is_client_error() || parts.status.is_server_error() {
             let refusal = shorten(&read_refusal(body).await);
             return Ok(HttpResponse::from_parts(parts, refusal.into()));
+        }
+        if is_listing && parts.status.is_success() {
+            let read = listing::read(body).await?;
+            return Ok(HttpResponse::from_parts(parts, read.into()));
         }
         Ok(HttpResponse::from_parts(parts, body))
     }

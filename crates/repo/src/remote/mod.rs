@@ -6,6 +6,7 @@ mod aws_profile;
 mod azure;
 mod gcs;
 mod http;
+mod listing;
 mod s3;
 
 use std::sync::{Arc, Once};

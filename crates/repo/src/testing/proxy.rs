@@ -21,6 +21,8 @@ pub enum Spoilt {
     Not,
     /// It is not passed on; the answer has this status.
     Refused(u16),
+    /// It is not passed on; the answer is a page of something else, and says that all is well.
+    Page,
     /// It is not passed on, and the connection ends.
     Reset,
     /// It is passed on, and the connection ends without an answer.
@@ -108,6 +110,10 @@ impl Proxy {
                     refusal(status).write(&mut client, usize::MAX).await?;
                     continue;
                 }
+                Spoilt::Page => {
+                    page().write(&mut client, usize::MAX).await?;
+                    continue;
+                }
                 Spoilt::Reset => return Ok(()),
                 Spoilt::Silent => std::future::pending().await,
                 Spoilt::Unconditional => {
@@ -130,6 +136,12 @@ impl Proxy {
         }
         Ok(())
     }
+}
+
+fn page() -> Message {
+    let body = "<!DOCTYPE html><html><body>Please sign in</body></html>";
+    let headers = [("content-type", "text/html".to_owned())];
+    Message::answer("200 OK", &headers, Bytes::from_static(body.as_bytes()))
 }
 
 fn refusal(status: u16) -> Message {
