@@ -11,6 +11,9 @@ use crate::error::RepoError;
 const NO_BUCKET: [&str; 3] = ["NoSuchBucket", "ContainerNotFound", "bucket does not exist"];
 /// What versitygw says of an access key that nobody has.
 const NO_USER: [&str; 1] = ["XAdminUserNotFound"];
+/// What the clients say of an answer with a status that refuses a request, and of one that refuses its credentials.
+const REFUSED: [&str; 1] = ["non-2xx status code: 403"];
+const UNKNOWN: [&str; 1] = ["non-2xx status code: 401"];
 /// Where machines of clouds tell their role's credentials.
 const MACHINE_ROLE: &str = "//169.254.169.254/";
 
@@ -59,6 +62,15 @@ pub(super) fn misunderstood(error: Error, location: &str) -> Error {
             path: String::new(),
             source: Box::new(NoCredentials { source }),
         },
+        // Of requests for lists the clients tell no refusals apart.
+        Error::Generic { source, .. } if says(&REFUSED) => Error::PermissionDenied {
+            path: String::new(),
+            source,
+        },
+        Error::Generic { source, .. } if says(&UNKNOWN) => Error::Unauthenticated {
+            path: String::new(),
+            source,
+        },
         error => error,
     }
 }
@@ -105,5 +117,28 @@ mod tests {
         let signature =
             "AuthorizationHeaderMalformed: a non-empty Access Key in the credential of the region";
         assert_eq!(said(signature), None);
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error(
+        "Error performing list request: Server returned non-2xx status code: {0}: AccessDenied"
+    )]
+    struct List(&'static str);
+
+    #[test]
+    fn a_list_that_is_refused_is_a_matter_of_rights() {
+        let of = |status| {
+            let error = misunderstood(generic(List(status)), "s3://bucket");
+            RepoError::from_store("wal", error)
+        };
+        assert!(matches!(of("403 Forbidden"), RepoError::Permission { .. }));
+        assert!(matches!(
+            of("401 Unauthorized"),
+            RepoError::Permission { .. }
+        ));
+        assert!(matches!(
+            of("400 Bad Request"),
+            RepoError::Unavailable { .. }
+        ));
     }
 }
