@@ -28,7 +28,7 @@ use crate::error::ArchiveError;
 pub use plan::{
     AsidePart, BackupPlan, BackupState, ClusterPlan, KeptWal, Plan, Reason, WalPart, WalReason,
 };
-pub use protection::protection;
+pub use protection::{OnlyCopies, only_copies, protection};
 
 /// How much is kept. What one of them keeps the other does not remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

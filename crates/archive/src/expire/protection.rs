@@ -1,13 +1,18 @@
-//! Whether a single object can go without a loss.
+//! Whether a single object can go without a loss, and which segments go with a pack.
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use object_store::ObjectStore;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_repo::browse::{Meaning, meaning};
-use walzip_repo::{BackupLabel, ClusterIdentity, Repository};
+use walzip_repo::{BackupLabel, ClusterIdentity, Repository, WalPacks};
 
 use super::facts::{Finished, Inventory, LabelFacts, LabelState};
 use super::{ExpireRequest, inventory};
+use crate::archived::stored_wal::StoredWal;
 use crate::error::ArchiveError;
+use crate::packs::{PackReader, is_damage};
 
 /// Why an object should not be removed; nothing where no backup can need it.
 pub async fn protection(
@@ -24,6 +29,7 @@ pub async fn protection(
             let inventory = inventory::read(repository).await?;
             Ok(of_backup(&inventory, &label))
         }
+        Meaning::Wal(cluster, name) if is_put_late(repository, cluster, &name).await? => Ok(None),
         Meaning::Wal(cluster, name) => {
             let inventory = inventory::read(repository).await?;
             Ok(of_wal(&inventory, cluster, &name))
@@ -33,6 +39,87 @@ pub async fn protection(
             let mut segments = pack.segments();
             Ok(segments.find_map(|name| of_wal(&inventory, cluster, &name)))
         }
+    }
+}
+
+/// Whether nobody reads an object, since it came after a pack that has the segment whole.
+async fn is_put_late(
+    repository: &Repository,
+    cluster: ClusterIdentity,
+    name: &str,
+) -> Result<bool, ArchiveError> {
+    let Some(stored) = StoredWal::get_unopened(repository.store(), cluster, name).await? else {
+        return Ok(false);
+    };
+    let (counts, Some(_)) = stored.split() else {
+        return Ok(false);
+    };
+    match counts.content_hash(name).await {
+        Ok(_) => Ok(true),
+        Err(error) if is_damage(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Segments that are in a pack, and nowhere else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnlyCopies {
+    /// How many.
+    pub segments: usize,
+    /// The first one.
+    pub first: String,
+    /// The last one.
+    pub last: String,
+}
+
+/// Which segments are lost with an object, if it is a pack: those that have no object of their own with the same content.
+/// What a pack says that cannot be read is not known: then an object counts, whatever it has.
+pub async fn only_copies(
+    store: &Arc<dyn ObjectStore>,
+    key: &str,
+) -> Result<Option<OnlyCopies>, ArchiveError> {
+    let Meaning::Pack(cluster, name) = meaning(key) else {
+        return Ok(None);
+    };
+    let packs = WalPacks::of(store, cluster);
+    let listed = packs.overlapping(&name).await?;
+    let reader = match listed.iter().find(|pack| pack.name == name) {
+        Some(pack) => match PackReader::open(&packs, pack).await {
+            Err(error) if !is_damage(&error) => return Err(error),
+            opened => opened.ok().flatten(),
+        },
+        None => None,
+    };
+    let mut only: Option<OnlyCopies> = None;
+    for (index, segment) in name.segments().enumerate() {
+        let packed = reader.as_ref().and_then(|of| of.original_hash(index));
+        if has_own(store, cluster, (&segment, packed)).await? {
+            continue;
+        }
+        let counted = only.get_or_insert_with(|| OnlyCopies {
+            segments: 0,
+            first: segment.clone(),
+            last: String::new(),
+        });
+        counted.segments += 1;
+        counted.last = segment;
+    }
+    Ok(only)
+}
+
+/// Whether a segment has an object of its own, with this content where that is known.
+async fn has_own(
+    store: &Arc<dyn ObjectStore>,
+    cluster: ClusterIdentity,
+    (name, packed): (&str, Option<[u8; 32]>),
+) -> Result<bool, ArchiveError> {
+    let Some(single) = Repository::get_wal_unopened(store, cluster, name).await? else {
+        return Ok(false);
+    };
+    match StoredWal::Single(single.object).content_hash(name).await {
+        Ok(hash) => Ok(packed.is_none_or(|packed| packed == *hash.as_bytes())),
+        Err(error) if is_damage(&error) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

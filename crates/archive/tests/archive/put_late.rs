@@ -4,6 +4,7 @@
 //! Each test has segments of its own: a process keeps some that it has decoded out of packs.
 
 use walzip_archive::ArchiveError;
+use walzip_archive::expire::{OnlyCopies, only_copies, protection};
 use walzip_archive::progress::Progress;
 use walzip_archive::push::PushOutcome;
 use walzip_archive::sync::{SyncOptions, sync};
@@ -52,8 +53,43 @@ async fn what_a_pack_has_counts_before_what_was_put_late() {
     assert_eq!(findings[0].kind, FindingKind::WalPutLate);
     assert_eq!(findings[0].object, name);
     assert!(findings[0].detail.contains(&remedy), "{findings:?}");
+    assert_eq!(protection(&repository, &key).await.expect("asked"), None);
     repository.remove_wal(&[name]).await.expect("removed");
     assert_all_there(&repository, 600..604).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_nowhere_but_in_a_pack_is_told() {
+    let store = memory_store();
+    let repository = archive(store.clone(), 640..644).await;
+    pack_all(&repository).await;
+    let pack = objects(&repository).await.packs.remove(0).name;
+    let key = format!(
+        "wal/{}/pack/{}/{pack}",
+        CLUSTER.name(),
+        &segment_name(640)[..16]
+    );
+    let only = async || only_copies(&store, &key).await.expect("asked");
+    let lost = |segments, first, last| {
+        Some(OnlyCopies {
+            segments,
+            first: segment_name(first),
+            last: segment_name(last),
+        })
+    };
+    assert_eq!(only().await, lost(4, 640, 643));
+    for number in [640, 641, 643] {
+        put_late(&repository, number, number as u8).await;
+    }
+    // Another content is no copy.
+    put_late(&repository, 642, 77).await;
+    assert_eq!(only().await, lost(1, 642, 642));
+    let name = segment_name(642);
+    repository.remove_wal(&[name]).await.expect("removed");
+    put_late(&repository, 642, 642_u64 as u8).await;
+    assert_eq!(only().await, None);
+    let of_another = only_copies(&store, "repository.json").await;
+    assert_eq!(of_another.expect("asked"), None);
 }
 
 #[tokio::test(start_paused = true)]

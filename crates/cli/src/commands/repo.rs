@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use walzip_archive::expire::protection;
+use walzip_archive::expire::{self, OnlyCopies, protection};
 use walzip_archive::progress::Progress;
 use walzip_archive::repository_copy;
 use walzip_repo::browse::{self, Listed};
@@ -111,7 +111,8 @@ struct CopyArgs {
 ///
 /// "walzip expire" removes backups and WAL that are not wanted any more: this is for what it passes
 /// over, such as an object that does not belong there. An object that a backup may need, or that says
-/// what the repository is, is refused with exit code 116, unless --force says so. Without --confirm,
+/// what the repository is, is refused with exit code 116, unless --force says so. A pack of WAL whose segments
+/// have no objects of their own takes their only copies with it: that needs --with-only-copies too. Without --confirm,
 /// nothing is removed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -129,6 +130,10 @@ struct RmArgs {
     /// Even if a backup cannot be restored afterwards
     #[arg(long)]
     force: bool,
+
+    /// Even a pack with segments that are nowhere else
+    #[arg(long, requires = "force")]
+    with_only_copies: bool,
 
     #[command(flatten)]
     repo: RepoArgs,
@@ -202,6 +207,11 @@ fn rm(args: RmArgs) -> Result<(), CommandError> {
                 ));
             }
         }
+        if !args.with_only_copies
+            && let Some(lost) = expire::only_copies(&store, &args.key).await?
+        {
+            return Err(only_copies(&args.key, &lost));
+        }
         let mut out = std::io::stdout();
         let size = object.size_bytes.unwrap_or_default();
         if !args.confirm {
@@ -215,6 +225,24 @@ fn rm(args: RmArgs) -> Result<(), CommandError> {
         browse::remove(store.as_ref(), &args.key).await?;
         writeln!(out, "removed {}, {size} bytes", args.key).map_err(CommandError::stdout)
     })
+}
+
+/// A pack that is removed takes segments with it.
+fn only_copies(key: &str, lost: &OnlyCopies) -> CommandError {
+    let OnlyCopies {
+        segments,
+        first,
+        last,
+    } = lost;
+    let message = format!(
+        "{key} is not removed: segments of it that have no object of their own with the same content: {segments}, from \
+         {first} to {last}"
+    );
+    CommandError::new(Kind::Protected, message).hint(
+        "\"walzip verify\" names those that cannot be decoded; get the others first (walzip archive-get NAME FILE). A \
+         server that has one of them still archives it again (walzip archive-push). --with-only-copies beside --force \
+         removes the pack, and with it what is nowhere else.",
+    )
 }
 
 /// A directory within the repository, or around it, would be part of what it is a copy of.

@@ -303,3 +303,27 @@ fn packs_in_a_bucket_that_is_encrypted() {
     }
     run(&["verify"]);
 }
+
+/// What is nowhere else does not go with a pack by mistake.
+#[test]
+fn a_pack_that_has_only_copies_is_not_removed() {
+    let sandbox = archived(3);
+    sandbox.ok(&["pack", "--repo", "repo", "--all", "--newest", "0"]);
+    let listed = sandbox.ok(&["repo", "ls", "wal", "--recurse", "--repo", "repo"]);
+    let listed = String::from_utf8(listed).expect("UTF-8");
+    let key = listed
+        .split_whitespace()
+        .find(|word| word.contains("/pack/"))
+        .expect("a pack");
+    let remove = ["repo", "rm", key, "--repo", "repo", "--force", "--confirm"];
+    let said = sandbox.fails(116, &remove);
+    let (first, last) = (name(1), name(3));
+    let told = format!("content: 3, from {first} to {last}");
+    assert!(said.contains(&told), "{said}");
+    assert!(said.contains("--with-only-copies"), "{said}");
+    assert_all_there(&sandbox, 3);
+    let mut remove = remove.to_vec();
+    remove.push("--with-only-copies");
+    sandbox.ok(&remove);
+    sandbox.fails(1, &["archive-get", "--repo", "repo", &first, "got"]);
+}
