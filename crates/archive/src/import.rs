@@ -21,6 +21,7 @@ use std::path::Path;
 use futures::StreamExt;
 use serde::Serialize;
 use walzip_pgformat::TimelineId;
+use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{ClusterIdentity, Repository};
 
@@ -33,7 +34,8 @@ use crate::push::{PushOptions, PushOutcome, Pushed, WalFile};
 use crate::wal::content;
 pub use findings::{Finding, FindingKind};
 use findings::{Trouble, found_by_search};
-use plan::{Part, Plan, Task};
+use plan::{Part, Plan, Task, first_of_each};
+use unpack::Flaw;
 
 /// How to import.
 #[derive(Clone, Debug)]
@@ -144,10 +146,13 @@ pub async fn import(
     // What is there is compared first: nothing is put behind a segment that is another one.
     let (there, new): (Vec<&Task>, Vec<&Task>) =
         plan.tasks.iter().partition(|task| run.is_there(task));
+    // Of several under one name the first one is taken, whichever is read faster.
+    let (new, again) = first_of_each(new);
     let mut first = First::default();
     for tasks in [there, new] {
         run.all(&tasks, &mut first, &mut import).await?;
     }
+    run.again(&again, &mut import).await?;
     for (task, refusal) in first.later {
         let is_contradicted = first.conflicts.contains_key(&task.source.name.timeline());
         let done = match is_contradicted {
@@ -236,6 +241,28 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Files of names of which one was taken before: one with other content is the other archive's own contradiction.
+    async fn again(&self, tasks: &[&Task], import: &mut Import) -> Result<(), ArchiveError> {
+        for &task in tasks {
+            let done = self.one(task).await;
+            self.options.progress.add(task.source.size_bytes);
+            match done {
+                Ok(Done::Later(refusal)) => {
+                    let finding = self.finding(task, Trouble::Error(*refusal))?;
+                    import.findings.push(finding);
+                }
+                Ok(done) => self.count(task, done, import),
+                Err(Trouble::Error(ArchiveError::Duplicate { .. })) => {
+                    import
+                        .findings
+                        .push(self.finding(task, Trouble::TwoContents)?);
+                }
+                Err(trouble) => import.findings.push(self.finding(task, trouble)?),
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a cluster of the repository has a file of this name.
     fn is_there(&self, task: &Task) -> bool {
         let name = task.source.name.to_string();
@@ -299,6 +326,11 @@ impl Run<'_> {
     async fn read(&self, task: &Task) -> Result<(WalFile, Option<ClusterIdentity>), Trouble> {
         let source = task.source.clone();
         let content = off_the_runtime(move || unpack::unpack(&source)).await?;
+        if let WalFileName::History(timeline) = task.source.name
+            && let Err(error) = TimelineHistory::read(timeline, &content)
+        {
+            return Err(Flaw::Damaged(error.to_string()).into());
+        }
         let owner = match task.source.name {
             WalFileName::Segment(_) | WalFileName::Partial(_) => {
                 content::cluster_of_segment(&content)

@@ -50,6 +50,8 @@ pub(super) enum Trouble {
     Unfinished,
     /// It comes after a segment of which the repository has another one.
     Behind(WalFileName),
+    /// Another file of its name was taken over before it.
+    TwoContents,
     Error(ArchiveError),
 }
 
@@ -92,6 +94,11 @@ pub(super) fn finding(file: String, trouble: Trouble) -> Result<Finding, Archive
                 "it comes after {conflict}, of which the repository has a different one: together they would be the WAL of \
                  no server"
             ),
+        ),
+        Trouble::TwoContents => (
+            FindingKind::Conflict,
+            "the archive has two contents of this name, and the repository has the other one"
+                .to_owned(),
         ),
         Trouble::Error(error) => match error {
             ArchiveError::Invalid { reason, .. } => (FindingKind::Damaged, reason),

@@ -101,6 +101,14 @@ pub(super) struct Task {
     pub(super) owner: Option<ClusterIdentity>,
 }
 
+/// The first file of each name, and the others, each in their order.
+pub(super) fn first_of_each(tasks: Vec<&Task>) -> (Vec<&Task>, Vec<&Task>) {
+    let mut names = HashSet::new();
+    tasks
+        .into_iter()
+        .partition(|task| names.insert(task.source.name.to_string()))
+}
+
 /// All files to take over, in their order.
 #[derive(Debug)]
 pub(super) struct Plan {

@@ -427,3 +427,38 @@ fn files_of_several_clusters_in_one_directory_go_by_their_first_pages() {
     assert!(told.contains("imported: WAL files 2 "), "{told}");
     assert!(told.contains("WAL files 4 of "), "{told}");
 }
+
+/// One whose WAL was archived by two servers, or that was pushed once more after it was compressed. Whichever is read
+/// faster, the same one is taken.
+#[test]
+fn of_two_contents_of_a_name_the_first_is_taken() {
+    let sandbox = initialised();
+    let (first, second) = (segment(2), {
+        let mut other = segment(2);
+        other[9000] ^= 1;
+        other
+    });
+    sandbox.write(&format!("from/a/{}", name(2)), &first);
+    sandbox.write(&format!("from/b/{}", name(2)), &second);
+    sandbox.write(&format!("from/c/{}", name(2)), &first);
+    let listed = problems(&sandbox, &["from"]);
+    let told = format!("b/{}: the archive has two contents of this name", name(2));
+    assert!(listed.contains(&told), "{listed}");
+    assert_eq!(got(&sandbox, &name(2)), first);
+}
+
+/// PostgreSQL would refuse it, and nothing of its timeline could be restored.
+#[test]
+fn a_history_that_cannot_be_read_is_not_taken() {
+    let sandbox = initialised();
+    sandbox.write(&format!("other/{}", name(1)), &segment(1));
+    sandbox.write("other/00000002.history", b"garbage\n");
+    sandbox.write("other/00000003.history", HISTORY);
+    let listed = problems(&sandbox, &["other"]);
+    assert!(listed.contains("00000002.history: "), "{listed}");
+    sandbox.fails(
+        1,
+        &["archive-get", "--repo", "repo", "00000002.history", "got"],
+    );
+    assert_eq!(got(&sandbox, "00000003.history"), HISTORY);
+}
