@@ -40,6 +40,18 @@ impl CommandError {
         CommandError::new(kind, format_args!("{context}: {}", chain(cause)))
     }
 
+    /// The system did not give what every command needs.
+    pub fn of_system(context: impl fmt::Display, cause: &io::Error) -> CommandError {
+        match cause.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => {
+                CommandError::caused(Kind::FileRead, context, cause).hint(
+                    "The limit of open files is used up: raise it (ulimit -n, or LimitNOFILE= of the service).",
+                )
+            }
+            _ => CommandError::caused(Kind::Internal, context, cause),
+        }
+    }
+
     /// A file whose name is shown by the caller could not be read.
     pub fn cannot_read(cause: &io::Error) -> CommandError {
         let kind = match cause.kind() {

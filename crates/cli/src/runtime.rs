@@ -31,7 +31,7 @@ fn start() -> Result<tokio::runtime::Runtime, CommandError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CommandError::caused(Kind::Internal, "cannot start a runtime", &error))
+        .map_err(|error| CommandError::of_system("cannot start a runtime", &error))
 }
 
 /// The same for a command that has much to tidy up: a signal ends it as it ends any program, but
@@ -39,8 +39,8 @@ fn start() -> Result<tokio::runtime::Runtime, CommandError> {
 pub fn block_on_tidily<T>(
     command: impl Future<Output = Result<T, CommandError>>,
 ) -> Result<T, CommandError> {
-    let interrupted = signals()
-        .map_err(|error| CommandError::caused(Kind::Internal, "cannot handle signals", &error))?;
+    let interrupted =
+        signals().map_err(|error| CommandError::of_system("cannot handle signals", &error))?;
     let outcome = block_on(async {
         tokio::select! {
             result = command => result.map(Ok),

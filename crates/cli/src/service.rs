@@ -16,7 +16,6 @@ use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 
 use crate::error::CommandError;
-use crate::exit_code::Kind;
 use crate::log;
 use crate::metrics::Watched;
 use crate::repo_args::{self, Place};
@@ -117,7 +116,7 @@ impl Service<'_> {
 
 fn stop() -> Result<Stop, CommandError> {
     let signals = runtime::signals()
-        .map_err(|error| CommandError::caused(Kind::Internal, "cannot handle signals", &error))?;
+        .map_err(|error| CommandError::of_system("cannot handle signals", &error))?;
     Ok(async move { drop(signals.await) }.boxed().shared())
 }
 

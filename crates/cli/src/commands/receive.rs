@@ -134,7 +134,7 @@ pub fn run(args: ReceiveArgs) -> Result<(), CommandError> {
         accepts_gap: args.accept_gap,
     };
     let signal = runtime::signals()
-        .map_err(|error| CommandError::caused(Kind::Internal, "cannot handle signals", &error))?;
+        .map_err(|error| CommandError::of_system("cannot handle signals", &error))?;
     let stop = async {
         let _ = signal.await;
     };
