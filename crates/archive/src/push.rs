@@ -7,6 +7,7 @@
 
 pub mod ahead;
 pub(crate) mod archive_status;
+mod comparing;
 mod continuity;
 mod put_again;
 pub(crate) mod unfinished_segment;
@@ -24,7 +25,7 @@ use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal::{SegmentEdges, SegmentHeader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
-use walzip_repo::{ClusterIdentity, PutOutcome, RepoError, Repository};
+use walzip_repo::{ClusterIdentity, PutOutcome, Repository};
 
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::own_history;
@@ -39,7 +40,7 @@ use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::packs::is_damage;
 use crate::push::archive_status::ArchiveStatus;
-use crate::push::put_again::is_broken;
+use crate::push::comparing::{compare, compare_with};
 use crate::spool::FileFacts;
 use crate::wal::content;
 
@@ -545,59 +546,6 @@ async fn check_history(
             Err(conflict(found, first > expected))
         }
     }
-}
-
-/// Compares with what has the name already; returns its size as it is stored.
-async fn compare(
-    repository: &Repository,
-    name: &str,
-    file: &StableFile,
-) -> Result<u64, ArchiveError> {
-    let Some(stored) = StoredWal::get(repository, name).await? else {
-        // The next attempt will find the name free, or taken for good.
-        let reason = "the name was taken, and nothing has it now";
-        return Err(ArchiveError::Repository(RepoError::Unavailable {
-            key: name.to_owned(),
-            source: reason.into(),
-        }));
-    };
-    compare_with(stored, name, file).await
-}
-
-async fn compare_with(
-    stored: StoredWal,
-    name: &str,
-    file: &StableFile,
-) -> Result<u64, ArchiveError> {
-    let stored_bytes = stored.stored_bytes();
-    if let StoredWal::Single(object) = &stored
-        && is_rebuilt(name, file, object.clone()).await
-    {
-        return Ok(stored_bytes);
-    }
-    // What a get refuses is not archived, whatever its content.
-    let is_single = matches!(stored, StoredWal::Single(_));
-    match file.is_in(name, stored).await {
-        Ok(true) => Ok(stored_bytes),
-        Ok(false) => Err(ArchiveError::Duplicate {
-            name: name.to_owned(),
-        }),
-        // A pack has others too, and what a later version wrote is not damaged.
-        Err(error) if is_single && is_broken(&error) => Err(ArchiveError::DamagedThere {
-            name: name.to_owned(),
-            error: Box::new(error),
-        }),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether a history that is archived was made of the WAL, and is otherwise this one.
-async fn is_rebuilt(name: &str, file: &StableFile, object: Bytes) -> bool {
-    let Ok(WalFileName::History(timeline)) = name.parse() else {
-        return false;
-    };
-    let archived = StoredWal::Single(object).content(name).await;
-    archived.is_ok_and(|archived| own_history::is_rebuilt_of(timeline, &archived, file.beginning()))
 }
 
 fn wal_file_name(path: &Path) -> Result<WalFileName, ArchiveError> {
