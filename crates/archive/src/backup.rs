@@ -207,8 +207,7 @@ async fn take(
     own_history::check(repository, record.stop.timeline).await?;
     own_wal::check_backup(repository, &record, (&label, &control_file, &replayed)).await?;
     if let Some(question) = question {
-        let sources = question.answer(repository, &record).await?;
-        databases::note_sources(&mut record.databases, &sources);
+        record.databases = question.answer(repository, &record).await?;
     }
     if let Some(prior) = &prior {
         prior
@@ -335,6 +334,7 @@ struct Copied {
     start: Moment,
     stop: Moment,
     tablespaces: Tablespaces,
+    /// Those of after it; its WAL may know better.
     databases: Vec<DatabaseRecord>,
     /// What is to be asked of its WAL.
     question: Option<Question>,
@@ -385,17 +385,20 @@ async fn copy(
     let present = Present::of(&copy.cut, server.identity.major);
     let links = std::mem::take(&mut copy.cut.links);
     let sql = &mut copy.sql;
+    // As soon as the backup has ended: what changes from now on is not of it.
+    let databases =
+        Databases::after_copy(sql, before.databases.clone(), copy.databases_at_start).await?;
     present.check(sql, &before, &copy.tablespaces).await?;
     let names = before.tablespaces;
     let tablespaces = Tablespaces::after_copy(sql, copy.tablespaces, links, names).await;
-    let databases = Databases::after_copy(sql, before.databases).await?;
     let stop = Moment {
         lsn: copy.end.lsn,
         timeline: copy.end.timeline,
         time: source_server::clock(sql).await?,
     };
     let replayed = before.replayed.map(|replayed| replayed.lsn);
-    let question = Question::of(&databases, stop.lsn, (server.in_recovery, replayed));
+    let of_standby = (server.in_recovery, replayed);
+    let question = Question::of((&databases, present.of_databases()), stop.lsn, of_standby);
     let after = listed::replayed(sql, server).await?;
     copy.sql.close().await;
     tracing::debug!(major = server.identity.major, start = %start.lsn, end = %stop.lsn, "copied");
@@ -405,7 +408,7 @@ async fn copy(
         start,
         stop,
         tablespaces,
-        databases: databases.records(),
+        databases: databases.unchanged(),
         question,
         follows: copy.follows,
         checksums_verified: copy.checksums_verified,

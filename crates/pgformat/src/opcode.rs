@@ -27,6 +27,14 @@ pub mod database {
     /// `XLOG_DBASE_CREATE` of 13 and 14, `XLOG_DBASE_CREATE_FILE_COPY`
     pub const CREATE_FILE_COPY: u8 = 0x00;
 
+    /// `XLOG_DBASE_CREATE_WAL_LOG`, since 15
+    pub const fn create_wal_log_opcode(major: u32) -> Option<u8> {
+        match major {
+            ..=14 => None,
+            _ => Some(0x10),
+        }
+    }
+
     /// `XLOG_DBASE_DROP`
     pub const fn drop_opcode(major: u32) -> u8 {
         match major {

@@ -54,6 +54,11 @@ impl Present {
         }
     }
 
+    /// The databases of which the file is there that each has.
+    pub(crate) fn of_databases(&self) -> BTreeSet<u32> {
+        self.databases.iter().map(|(_, oid)| *oid).collect()
+    }
+
     /// Refuses a copy that lacks what the server listed before it, and lists now.
     pub(crate) async fn check(
         &self,

@@ -7,8 +7,9 @@
 //! docs/decisions/2026-11-30-databases-made-while-a-backup-runs.md has the reasons.
 //!
 //! So the WAL of such a backup is read. After the record, nothing in it may change the directory that was copied, as
-//! long as its copy is there. Which database was copied from which is noted in the backup: a restore of the copy alone
-//! needs both.
+//! long as its copy is there. A drop removes files before it writes its record: so nobody may be dropping that
+//! directory when the backup ends, either. Which database was copied from which is noted in the backup: a restore of
+//! the copy alone needs both. The same WAL says which databases there were when the backup ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +18,13 @@ use walzip_pgformat::opcode::tablespace;
 use walzip_pgformat::rmgr_id;
 use walzip_pgformat::wal::{
     DatabaseDirectory, DirectoryCopy, ReadRecord, UnbrokenRecords, changed_directories,
-    dropped_directories,
+    dropped_directories, made_directory,
 };
 use walzip_repo::Repository;
 
 use crate::archived::wal_times::read_segment;
-use crate::backup::databases::{self, Databases};
-use crate::backups::backup_record::BackupRecord;
+use crate::backup::databases::{self, Databases, SeenInWal};
+use crate::backups::backup_record::{BackupRecord, DatabaseRecord};
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 
@@ -36,17 +37,20 @@ const OPCODE_MASK: u8 = 0xF0;
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     databases: Databases,
+    /// Databases of which the copy has files.
+    present: BTreeSet<u32>,
     /// What was made from here on is not in question.
     made_before: Lsn,
 }
 
 impl Question {
-    /// What is to be asked of a backup that ends at `stop`; nothing where no database can have been copied.
+    /// What is to be asked of a backup that ends at `stop`, and has files of the databases `present`; nothing where no
+    /// database can have been copied, and all are what they were.
     ///
     /// A primary's backup begins after the first list was made. A standby's begins with a checkpoint of before:
     /// `replayed` is how far it had come when the first list was made.
     pub(crate) fn of(
-        databases: &Databases,
+        (databases, present): (&Databases, BTreeSet<u32>),
         stop: Lsn,
         (is_standby, replayed): (bool, Option<Lsn>),
     ) -> Option<Question> {
@@ -57,22 +61,25 @@ impl Question {
         };
         Some(Question {
             databases: databases.clone(),
+            present,
             made_before,
         })
     }
 
     /// Reads the archived WAL of a backup, and refuses the backup if its replay would copy something else than the
-    /// server did. The databases whose directories the replay copies, each with the database that it copies.
+    /// server did. The databases that there were when it ended, each with the one whose directory the replay copies to
+    /// make it.
     pub(crate) async fn answer(
         self,
         repository: &Repository,
         record: &BackupRecord,
-    ) -> Result<BTreeMap<u32, u32>, ArchiveError> {
+    ) -> Result<Vec<DatabaseRecord>, ArchiveError> {
         let (start, stop) = (record.start.lsn, record.stop.lsn);
         let announced = record.tablespaces.iter().map(|tablespace| tablespace.oid);
         let label = &record.label;
         tracing::info!("the WAL of backup {label} is searched for databases that were copied");
-        let mut reading = (UnbrokenRecords::new(start, stop), Search::new(announced));
+        let search = Search::new(announced, self.databases.writers());
+        let mut reading = (UnbrokenRecords::new(start, stop), search);
         for segment in record.required_segments()? {
             // One at a time: each may have a gigabyte.
             let content = read_segment(repository, segment).await?;
@@ -87,17 +94,32 @@ impl Question {
                 return Err(found.refusal(&self.databases));
             }
             if search.copied.is_empty() && records.reached() >= self.made_before {
-                return Ok(BTreeMap::new());
+                return Ok(self.databases.unchanged());
             }
         }
         let (records, search) = reading;
         records
             .finish()
             .map_err(|error| unreadable(label, &error))?;
-        match search.finding() {
+        match search.finding().or_else(|| self.unfinished(&search)) {
             Some(found) => Err(found.refusal(&self.databases)),
-            None => Ok(search.sources()),
+            None => Ok(self.databases.records(&search.seen())),
         }
+    }
+
+    /// A copy that is there, and files of whose source may have been removed before the backup has read them, though
+    /// no record says so yet. The source of a move goes as soon as the move is done.
+    fn unfinished(&self, search: &Search) -> Option<Found> {
+        let is_whole = |from: u32| {
+            let is_present = self.present.contains(&from) || search.made.contains(&from);
+            is_present && !self.databases.may_lack_files(from)
+        };
+        let copies = search.copies.iter();
+        let mut copies = copies.map(|(&to, &from)| DirectoryCopy { to, from });
+        let unfinished = copies.find(|DirectoryCopy { to, from }| {
+            to.database == from.database || !is_whole(from.database)
+        });
+        unfinished.map(Found::Changed)
     }
 }
 
@@ -119,6 +141,13 @@ struct Search {
     copies: BTreeMap<DatabaseDirectory, DatabaseDirectory>,
     /// Those of these copies that the replay would make otherwise.
     damaged: BTreeSet<DatabaseDirectory>,
+    /// Databases that were made, in either way, and are still there.
+    made: BTreeSet<u32>,
+    /// Directories of databases that were removed, and not made again.
+    dropped: BTreeSet<DatabaseDirectory>,
+    /// The transactions that are looked for, and those of them that have written something.
+    writers: BTreeSet<u32>,
+    wrote: BTreeSet<u32>,
     /// What ends the search.
     found: Option<Found>,
 }
@@ -126,7 +155,7 @@ struct Search {
 /// Why a backup is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// A directory was changed after it was copied.
+    /// A directory was changed after it was copied, or may be.
     Changed(DirectoryCopy),
     /// The replay makes a tablespace that is in the backup.
     Made(u32),
@@ -135,9 +164,10 @@ enum Found {
 }
 
 impl Search {
-    fn new(announced: impl Iterator<Item = u32>) -> Search {
+    fn new(announced: impl Iterator<Item = u32>, writers: BTreeSet<u32>) -> Search {
         Search {
             announced: announced.collect(),
+            writers,
             ..Search::default()
         }
     }
@@ -149,6 +179,7 @@ impl Search {
         if !self.copied.is_empty() {
             self.note_changes(record);
         }
+        self.note_databases(record);
         if let Some(copy) = DirectoryCopy::read(record.bytes, record.layout) {
             self.note_copy(copy);
         }
@@ -165,7 +196,27 @@ impl Search {
                 self.damaged.extend(copies);
             }
         });
-        dropped_directories(bytes, layout, version, |directory| self.forget(directory));
+    }
+
+    /// What is made and what goes, and whose transactions have written something.
+    fn note_databases(&mut self, record: &ReadRecord<'_>) {
+        let (bytes, layout, version) = (record.bytes, record.layout, record.version);
+        if self.writers.contains(&layout.header.xid) {
+            self.wrote.insert(layout.header.xid);
+        }
+        dropped_directories(bytes, layout, version, |directory| {
+            self.forget(directory);
+            self.dropped.insert(directory);
+            // What is left of one that was moved is dropped too.
+            let mut copies = self.copies.keys();
+            if !copies.any(|copy| copy.database == directory.database) {
+                self.made.remove(&directory.database);
+            }
+        });
+        if let Some(made) = made_directory(bytes, layout, version) {
+            self.dropped.remove(&made);
+            self.made.insert(made.database);
+        }
     }
 
     /// The replay removes what is in the place of the copy.
@@ -201,6 +252,16 @@ impl Search {
             Some(Found::Changed(DirectoryCopy { to, from }))
         });
         self.found.or(changed)
+    }
+
+    /// What there is to say of databases.
+    fn seen(self) -> SeenInWal {
+        SeenInWal {
+            sources: self.sources(),
+            made: self.made,
+            dropped: self.dropped,
+            wrote: self.wrote,
+        }
     }
 
     /// The databases that are copies of others, each with the one that it was copied from.
@@ -296,7 +357,7 @@ mod tests {
 
     fn searched(records: &[Vec<u8>]) -> Search {
         let version = Version::from_major(15).expect("supported");
-        let mut search = Search::new([16390].into_iter());
+        let mut search = Search::new([16390].into_iter(), [700, 701].into());
         let mut layout = RecordLayout::default();
         for bytes in records {
             layout.read(bytes, version).expect("a record");
@@ -408,12 +469,79 @@ mod tests {
         assert_eq!(found(&[made(16391)]), None);
     }
 
+    fn written_by(xid: u32, mut record: Vec<u8>) -> Vec<u8> {
+        record[4..8].copy_from_slice(&xid.to_le_bytes());
+        let crc = RecordHeader::checksum(&record);
+        record[20..24].copy_from_slice(&crc.to_le_bytes());
+        record
+    }
+
+    #[test]
+    fn what_is_made_and_dropped_and_who_has_written_is_noted() {
+        let by_wal = record(rmgr_id::DATABASE, 0x10, None, &[16401, 1663]);
+        let records = [
+            copy([NEW, TEMPLATE]),
+            by_wal.clone(),
+            dropped([1663, 16402]),
+            written_by(701, change(OTHER)),
+            written_by(702, change(OTHER)),
+        ];
+        let seen = searched(&records).seen();
+        assert_eq!(seen.made, [16400, 16401].into());
+        let [tablespace, database] = [1663, 16402];
+        let gone = DatabaseDirectory {
+            tablespace,
+            database,
+        };
+        assert_eq!(seen.dropped, [gone].into());
+        assert_eq!(seen.wrote, [701].into());
+        let seen = searched(&[by_wal.clone(), dropped([1663, 16401])]).seen();
+        assert!(seen.made.is_empty());
+        let seen = searched(&[dropped([1663, 16401]), by_wal]).seen();
+        assert!(seen.dropped.is_empty());
+    }
+
+    #[test]
+    fn a_source_of_which_files_may_be_gone_makes_no_backup() {
+        let both = [(16399, "tpl", "1"), (16400, "dn", "2")];
+        let lists = |after: &[_]| Databases::of(&both[..1], after);
+        let unfinished = |databases: Databases, present: &[u32], records: &[Vec<u8>]| {
+            let present = present.iter().copied().collect();
+            let stop = (Lsn(900), (false, None));
+            let question = Question::of((&databases, present), stop.0, stop.1).expect("asked");
+            let found = question.unfinished(&searched(records));
+            found.map(|found| found.refusal(&databases).to_string())
+        };
+        let copied = [copy([NEW, TEMPLATE])];
+        assert_eq!(unfinished(lists(&both), &[16399], &copied), None);
+        for (databases, present) in [
+            (lists(&both[1..]), &[16399][..]),
+            (lists(&both).dropping(16399, true), &[16399]),
+            (lists(&both).dropping(16399, false), &[16399]),
+            (lists(&both), &[16400]),
+        ] {
+            let said = unfinished(databases.clone(), present, &copied);
+            let said = said.expect("a reason");
+            assert!(said.contains("as a copy of \"tpl\""), "{said}");
+            // What is made of it is gone, or it was never copied.
+            let gone = [copied[0].clone(), dropped(NEW)];
+            assert_eq!(unfinished(databases, present, &gone), None);
+        }
+        // Who has made it is in the WAL.
+        let source = record(rmgr_id::DATABASE, 0x10, None, &[16399, 1663]);
+        let records = [source, copied[0].clone()];
+        assert_eq!(unfinished(lists(&both), &[], &records), None);
+        let moved = [copy([[16391, 16400], NEW])];
+        let said = unfinished(lists(&both), &[16400], &moved).expect("a reason");
+        assert!(said.contains("\"dn\" was moved"), "{said}");
+    }
+
     #[test]
     fn the_wal_is_read_where_databases_may_have_been_copied() {
         let same = Databases::of(&[(5, "postgres", "1")], &[(5, "postgres", "1")]);
         let other = Databases::of(&[(5, "postgres", "1")], &[(5, "postgres", "2")]);
         let asked = |databases, of| {
-            let question = Question::of(databases, Lsn(900), of);
+            let question = Question::of((databases, BTreeSet::new()), Lsn(900), of);
             question.map(|question| question.made_before.0)
         };
         assert_eq!(asked(&same, (false, None)), None);

@@ -15,6 +15,7 @@ use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupWriter, Repository};
 
 use crate::backup::data_directory::whose;
+use crate::backup::databases::Database;
 use crate::backup::source_server::Server;
 use crate::backups::chunks::cutter::Cut;
 use crate::backups::chunks::writing::{Earlier, Encoding, Packed};
@@ -84,6 +85,8 @@ pub(crate) struct Copy {
     pub(crate) end: BackupEnd,
     /// The tablespaces that there were when the backup began.
     pub(crate) tablespaces: Vec<BackupTablespace>,
+    /// The databases as they were listed when the backup had begun, by OID.
+    pub(crate) databases_at_start: BTreeMap<u32, Database>,
     /// A session after the backup.
     pub(crate) sql: Connection,
     /// PostgreSQL's manifest of the files.

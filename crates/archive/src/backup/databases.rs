@@ -1,7 +1,12 @@
 //! The databases of a cluster, for who restores some of them, and whether all stayed where they
 //! were while they were copied.
+//!
+//! They are listed before the backup, when it has begun, and after it. The last list is later than the end of the
+//! backup: what of it was so at the end, the WAL says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use walzip_pgformat::wal::DatabaseDirectory;
 
 use crate::backups::backup_record::DatabaseRecord;
 use crate::error::ArchiveError;
@@ -39,17 +44,45 @@ pub(crate) async fn list(sql: &mut Connection) -> Result<BTreeMap<u32, Database>
     databases.ok_or_else(|| ServerError::Protocol(format!("the databases are {rows:?}")))
 }
 
+/// Databases that a session, or a standby's replay, has locked for itself: whoever drops one holds the lock until the
+/// server lists it no more. Versions before 13.12, 14.9 and 15.4 do not mark the row of such a database.
+async fn locked(sql: &mut Connection) -> Result<BTreeSet<u32>, ServerError> {
+    let query = "SELECT objid FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_database'::regclass \
+                 AND mode = 'AccessExclusiveLock' AND granted";
+    let rows = sql.query(query).await?;
+    let read = |row: &Vec<Option<String>>| row.first()?.as_deref()?.parse().ok();
+    let oids: Option<BTreeSet<u32>> = rows.iter().map(read).collect();
+    oids.ok_or_else(|| ServerError::Protocol(format!("the locked databases are {rows:?}")))
+}
+
 /// Their names.
 pub(crate) async fn names(sql: &mut Connection) -> Result<BTreeMap<u32, String>, ServerError> {
     let databases = list(sql).await?.into_iter();
     Ok(databases.map(|(oid, of)| (oid, of.name)).collect())
 }
 
-/// The databases before a copy, and after it.
+/// The databases before a backup, when it had begun, and after it.
 #[derive(Clone, Debug)]
 pub(crate) struct Databases {
     before: BTreeMap<u32, Database>,
+    /// The WAL that the backup needs has what has come since.
+    begun: BTreeMap<u32, Database>,
     after: BTreeMap<u32, Database>,
+    /// Those that somebody may have been dropping just before the list of after was made.
+    locked: BTreeSet<u32>,
+}
+
+/// What the WAL of a backup, from its start to its stop, says of databases.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SeenInWal {
+    /// Those that it makes, in either way, and does not drop again.
+    pub(crate) made: BTreeSet<u32>,
+    /// Directories of databases that it removes, and does not make again.
+    pub(crate) dropped: BTreeSet<DatabaseDirectory>,
+    /// Which of the transactions that were asked for have written something.
+    pub(crate) wrote: BTreeSet<u32>,
+    /// The databases whose directories the replay copies, each with the one that it copies.
+    pub(crate) sources: BTreeMap<u32, u32>,
 }
 
 impl Databases {
@@ -60,7 +93,10 @@ impl Databases {
     pub(crate) async fn after_copy(
         sql: &mut Connection,
         before: BTreeMap<u32, Database>,
+        begun: BTreeMap<u32, Database>,
     ) -> Result<Databases, ArchiveError> {
+        // First: what is not locked and listed after that, nobody was dropping.
+        let locked = locked(sql).await?;
         let after = list(sql).await?;
         let is_moved = |(oid, before): &(&u32, &Database)| {
             let after = after.get(oid);
@@ -69,37 +105,94 @@ impl Databases {
         if let Some((_, Database { name, .. })) = before.iter().find(is_moved) {
             return Err(moved(&format!("\"{name}\"")));
         }
-        Ok(Databases { before, after })
+        Ok(Databases {
+            before,
+            begun,
+            after,
+            locked,
+        })
     }
 
-    /// Whether any was made or altered meanwhile. Those that are gone do not count.
+    /// Whether any was made, altered or dropped meanwhile.
     pub(crate) fn have_changed(&self) -> bool {
-        self.after.iter().any(|(oid, after)| {
+        let is_new = |(oid, after): (&u32, &Database)| {
             let before = self.before.get(oid);
             before.is_none_or(|before| before.row_version != after.row_version)
-        })
+        };
+        let is_gone = |oid: &u32| !self.after.contains_key(oid);
+        self.after.iter().any(is_new) || self.begun.keys().any(is_gone)
+    }
+
+    /// The transactions that have written rows of after since the backup had begun.
+    pub(crate) fn writers(&self) -> BTreeSet<u32> {
+        let is_new = |(oid, after): &(&u32, &Database)| {
+            let begun = self.begun.get(oid);
+            begun.is_some_and(|begun| begun.row_version != after.row_version)
+        };
+        let new = self.after.iter().filter(is_new);
+        new.filter_map(|(_, after)| after.row_version.parse().ok())
+            .collect()
+    }
+
+    /// Whether files of a database may have been removed before the backup ended. `DROP DATABASE` removes all of
+    /// them, and only then writes the record that says so.
+    pub(crate) fn may_lack_files(&self, oid: u32) -> bool {
+        let is_invalid = self.after.get(&oid).is_none_or(|after| after.is_invalid);
+        is_invalid || self.locked.contains(&oid)
     }
 
     /// What messages call a database: its name in quotation marks, or its OID.
     pub(crate) fn shown(&self, oid: u32) -> String {
-        match self.after.get(&oid).or_else(|| self.before.get(&oid)) {
+        let lists = [&self.after, &self.begun, &self.before];
+        match lists.into_iter().find_map(|list| list.get(&oid)) {
             Some(Database { name, .. }) => format!("\"{name}\""),
             None => oid.to_string(),
         }
     }
 
-    /// Those that there are after the copy, and those that were dropped while it ran. No restore ends before, so that
-    /// the names of after count.
-    pub(crate) fn records(&self) -> Vec<DatabaseRecord> {
-        let record = |(oid, database): (&u32, &Database)| DatabaseRecord {
-            dropped: !self.after.contains_key(oid),
-            ..DatabaseRecord::new(*oid, &database.name)
+    /// Those that are listed after the copy, where nothing has changed meanwhile.
+    pub(crate) fn unchanged(&self) -> Vec<DatabaseRecord> {
+        let record = |(oid, database): (&u32, &Database)| DatabaseRecord::new(*oid, &database.name);
+        self.after.iter().map(record).collect()
+    }
+
+    /// Those that there were when the backup ended, as far as its WAL tells. No restore ends before. What was made,
+    /// renamed or dropped after that is not, or not yet, in what is restored.
+    pub(crate) fn records(&self, wal: &SeenInWal) -> Vec<DatabaseRecord> {
+        let lists = [&self.before, &self.begun, &self.after];
+        let oids: BTreeSet<u32> = lists.iter().flat_map(|list| list.keys().copied()).collect();
+        let record = |oid| {
+            let (database, dropped) = self.at_stop(oid, wal)?;
+            Some(DatabaseRecord {
+                dropped,
+                copied_from: wal.sources.get(&oid).copied().filter(|_| !dropped),
+                ..DatabaseRecord::new(oid, &database.name)
+            })
         };
-        let is_gone = |(oid, _): &(&u32, &Database)| !self.after.contains_key(oid);
-        let gone = self.before.iter().filter(is_gone);
-        let mut records: Vec<DatabaseRecord> = gone.chain(&self.after).map(record).collect();
-        records.sort_by_key(|record| record.oid);
-        records
+        oids.into_iter().filter_map(record).collect()
+    }
+
+    /// What a database was when the backup ended, and whether it was dropped by then; nothing where it was not there
+    /// yet.
+    fn at_stop(&self, oid: u32, wal: &SeenInWal) -> Option<(&Database, bool)> {
+        match (self.begun.get(&oid), self.after.get(&oid)) {
+            (Some(begun), Some(after)) => {
+                let writer = after.row_version.parse();
+                let is_of_then = begun.row_version == after.row_version
+                    || writer.is_ok_and(|writer| wal.wrote.contains(&writer));
+                let is_half_dropped = after.is_invalid && !begun.is_invalid;
+                Some((if is_of_then { after } else { begun }, is_half_dropped))
+            }
+            (Some(begun), None) => {
+                let directory = DatabaseDirectory {
+                    tablespace: begun.tablespace,
+                    database: oid,
+                };
+                Some((begun, wal.dropped.contains(&directory)))
+            }
+            (None, Some(after)) => Some((after, false)).filter(|_| wal.made.contains(&oid)),
+            (None, None) => Some((self.before.get(&oid)?, true)),
+        }
     }
 
     #[cfg(test)]
@@ -119,15 +212,22 @@ impl Databases {
         };
         Databases {
             before: databases(before),
+            begun: databases(before),
             after: databases(after),
+            locked: BTreeSet::new(),
         }
     }
-}
 
-/// Notes which databases the replay makes as copies, and of which others.
-pub(crate) fn note_sources(records: &mut [DatabaseRecord], sources: &BTreeMap<u32, u32>) {
-    for record in records {
-        record.copied_from = sources.get(&record.oid).copied();
+    /// The same where somebody was dropping one of them.
+    #[cfg(test)]
+    pub(crate) fn dropping(mut self, oid: u32, is_marked: bool) -> Databases {
+        match self.after.get_mut(&oid).filter(|_| is_marked) {
+            Some(after) => after.is_invalid = true,
+            None => {
+                self.locked.insert(oid);
+            }
+        }
+        self
     }
 }
 
@@ -143,15 +243,16 @@ pub(crate) fn moved(shown: &str) -> ArchiveError {
 mod tests {
     use super::*;
 
+    const SHOP: (u32, &str, &str) = (16400, "shop", "700");
+
     #[test]
-    fn what_was_made_or_altered_has_changed_and_what_was_dropped_has_not() {
-        let shop = (16400, "shop", "700");
+    fn what_was_made_altered_or_dropped_has_changed() {
         for (before, after, have_changed) in [
-            (&[shop][..], &[shop][..], false),
-            (&[shop], &[], false),
-            (&[], &[shop], true),
-            (&[shop], &[(16400, "shop", "701")], true),
-            (&[shop], &[(16401, "shop", "701")], true),
+            (&[SHOP][..], &[SHOP][..], false),
+            (&[SHOP], &[], true),
+            (&[], &[SHOP], true),
+            (&[SHOP], &[(16400, "shop", "701")], true),
+            (&[SHOP], &[(16401, "shop", "701")], true),
         ] {
             let databases = Databases::of(before, after);
             assert_eq!(
@@ -160,27 +261,62 @@ mod tests {
                 "{before:?} {after:?}"
             );
         }
+        // It was gone before the backup had begun.
+        let mut databases = Databases::of(&[SHOP], &[]);
+        databases.begun.clear();
+        assert!(!databases.have_changed());
+        assert!(databases.records(&SeenInWal::default())[0].dropped);
     }
 
     #[test]
-    fn names_are_those_of_after_the_copy_and_what_is_gone_is_marked() {
+    fn files_may_be_gone_of_what_is_not_listed_any_more_is_marked_or_locked() {
+        let databases = Databases::of(&[SHOP], &[SHOP]);
+        assert!(!databases.may_lack_files(16400));
+        assert!(databases.may_lack_files(16401));
+        for is_marked in [false, true] {
+            let dropping = databases.clone().dropping(16400, is_marked);
+            assert!(dropping.may_lack_files(16400), "{is_marked}");
+        }
+        let dropping = databases.dropping(16400, true);
+        assert!(dropping.records(&SeenInWal::default())[0].dropped);
+    }
+
+    #[test]
+    fn databases_are_what_they_were_when_the_backup_ended() {
         let before = [
             (16400, "shop", "1"),
             (16401, "next", "2"),
             (16402, "old", "3"),
+            (16405, "late", "3"),
+            (16406, "gone_later", "3"),
         ];
         let after = [
             (16403, "made", "4"),
+            (16404, "made_later", "8"),
             (16401, "shop", "5"),
             (16402, "old", "3"),
+            (16405, "renamed_later", "9"),
         ];
-        let mut records = Databases::of(&before, &after).records();
-        note_sources(&mut records, &BTreeMap::from([(16403, 16402), (16404, 1)]));
+        let databases = Databases::of(&before, &after);
+        assert_eq!(databases.writers(), [5, 9].into());
+        let wal = SeenInWal {
+            made: [16403].into(),
+            dropped: [DatabaseDirectory {
+                tablespace: 1663,
+                database: 16400,
+            }]
+            .into(),
+            wrote: [5].into(),
+            sources: [(16403, 16402), (16404, 1)].into(),
+        };
+        let records = databases.records(&wal);
         let expected = [
             (16400, "shop", None, true),
             (16401, "shop", None, false),
             (16402, "old", None, false),
             (16403, "made", Some(16402), false),
+            (16405, "late", None, false),
+            (16406, "gone_later", None, false),
         ];
         let expected = expected.map(|(oid, name, copied_from, dropped)| DatabaseRecord {
             oid,
@@ -189,7 +325,7 @@ mod tests {
             dropped,
         });
         assert_eq!(records, expected);
-        let json = serde_json::to_string(&records[2..]).expect("text");
+        let json = serde_json::to_string(&records[2..4]).expect("text");
         assert_eq!(
             json,
             r#"[{"oid":16402,"name":"old"},{"oid":16403,"name":"made","copied_from":16402}]"#

@@ -114,6 +114,21 @@ pub fn dropped_directories(
     }
 }
 
+/// The directory of a database that a record makes, as a copy or by the records after it; nothing for any other
+/// record. `record` are the bytes that `layout` was read from.
+pub fn made_directory(
+    record: &[u8],
+    layout: &RecordLayout,
+    version: &Version,
+) -> Option<DatabaseDirectory> {
+    let opcode = layout.header.info & OPCODE_MASK;
+    let is_made = layout.header.rmid == rmgr_id::DATABASE
+        && (opcode == database::CREATE_FILE_COPY
+            || Some(opcode) == database::create_wal_log_opcode(version.major));
+    let main = main_data(record, layout).filter(|_| is_made)?;
+    directory_at(main, 0)
+}
+
 /// Those of a database as a whole.
 fn of_database(
     main: &[u8],
@@ -294,6 +309,27 @@ mod tests {
         // What says that there are more than it has.
         let short = record(rmgr_id::DATABASE, 0x20, &[16400, u32::MAX, 1663]);
         assert_eq!(read(&short, 15), (None, vec![[1663, 16400]]));
+    }
+
+    #[test]
+    fn directories_are_made_in_two_ways_since_15() {
+        let made = |bytes: &[u8], major| {
+            let version = Version::from_major(major).expect("supported");
+            let mut layout = RecordLayout::default();
+            layout.read(bytes, version).expect("a record");
+            let made = made_directory(bytes, &layout, version);
+            made.map(|of| [of.tablespace, of.database])
+        };
+        let copied = record(rmgr_id::DATABASE, 0x00, &[16400, 1663, 1, 1663]);
+        let written = record(rmgr_id::DATABASE, 0x10, &[16400, 1663]);
+        let dropped = record(rmgr_id::DATABASE, 0x20, &[16400, 1, 1663]);
+        let new = Some([1663, 16400]);
+        for major in 13..=18 {
+            assert_eq!(made(&copied, major), new, "{major}");
+            assert_eq!(made(&written, major), new.filter(|_| major >= 15));
+            assert_eq!(made(&dropped, major), None);
+        }
+        assert_eq!(made(&record(rmgr_id::STORAGE, 0x10, &[1; 4]), 15), None);
     }
 
     #[test]

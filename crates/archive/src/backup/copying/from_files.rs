@@ -12,7 +12,7 @@ use crate::backup::data_directory::pace::Pace;
 use crate::backup::data_directory::unproven_pages::UnprovenPages;
 use crate::backup::data_directory::wal_summaries::ChangedBlocks;
 use crate::backup::data_directory::{Copying, DataDirectory};
-use crate::backup::databases;
+use crate::backup::databases::{self, Database};
 use crate::backups::backup_files::{BACKUP_LABEL, Entry, FileSink};
 use crate::backups::chunks::writing::{self, Changes, Earlier};
 use crate::backups::pg_manifest;
@@ -32,7 +32,8 @@ pub(super) async fn copy(
     let label = request.label();
     let known = request.known_tablespaces.clone();
     let how = (label.as_str(), request.fast_checkpoint);
-    let (mut backup, tablespaces) = start_with_known_tablespaces(request.sql, how, known).await?;
+    let started = start_with_known_tablespaces(request.sql, how, known).await?;
+    let (mut backup, tablespaces, databases_at_start) = started;
     let start = backup.start;
     // Only who can tell changed blocks by WAL summaries has to know.
     let follows = match request.summarizes_wal {
@@ -115,6 +116,7 @@ pub(super) async fn copy(
         timeline,
         end: BackupEnd { lsn, timeline },
         tablespaces,
+        databases_at_start,
         sql,
         manifest: manifest.into(),
         follows,
@@ -124,19 +126,20 @@ pub(super) async fn copy(
     })
 }
 
-/// Starts a backup, once more where a tablespace was made meanwhile.
+/// Starts a backup, once more where a tablespace was made meanwhile. The backup, the tablespaces, and the databases.
 async fn start_with_known_tablespaces(
     mut sql: Connection,
     (label, fast_checkpoint): (&str, bool),
     mut known: BTreeMap<u32, String>,
-) -> Result<(OnlineBackup, Vec<BackupTablespace>), ArchiveError> {
+) -> Result<(OnlineBackup, Vec<BackupTablespace>, BTreeMap<u32, Database>), ArchiveError> {
     let mut beginnings = Beginnings::default();
     loop {
         let mut backup = OnlineBackup::start(sql, label, fast_checkpoint).await?;
+        let databases = databases::list(backup.session()).await?;
         let tablespaces = tablespaces::with_directories(backup.session()).await?;
         refuse_in_place(&tablespaces)?;
         if beginnings.is_right(&tablespaces, &known)? {
-            return Ok((backup, tablespaces));
+            return Ok((backup, tablespaces, databases));
         }
         (_, sql) = backup.stop().await?;
         known = tablespaces::names(&mut sql).await?;

@@ -1,5 +1,6 @@
 //! A copy of a cluster that its server sends: `BASE_BACKUP`, as tar archives.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -7,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::beginnings::Beginnings;
 use super::{Copy, Request, refuse_in_place};
+use crate::backup::databases::{self, Database};
 use crate::backup::source_server;
 use crate::backups::backup_files::FileSink;
 use crate::backups::chunks::writing;
@@ -50,7 +52,8 @@ pub(super) async fn copy(mut request: Request<'_>) -> Result<Copy, ArchiveError>
         let base_backup = BaseBackup::start(&mut connection, &base_backup_options).await?;
         refuse_in_place(&base_backup.tablespaces)?;
         if beginnings.is_right(&base_backup.tablespaces, &known)? {
-            let copy = take(request, base_backup).await?;
+            let databases = databases::list(&mut request.sql).await?;
+            let copy = take(request, base_backup, databases).await?;
             connection.close().await;
             return Ok(copy);
         }
@@ -61,7 +64,11 @@ pub(super) async fn copy(mut request: Request<'_>) -> Result<Copy, ArchiveError>
 }
 
 /// Takes what the server has begun to send.
-async fn take(request: Request<'_>, mut base_backup: BaseBackup<'_>) -> Result<Copy, ArchiveError> {
+async fn take(
+    request: Request<'_>,
+    mut base_backup: BaseBackup<'_>,
+    databases_at_start: BTreeMap<u32, Database>,
+) -> Result<Copy, ArchiveError> {
     // It would be idle until the end.
     request.sql.close().await;
     let tablespaces = base_backup.tablespaces.clone();
@@ -93,6 +100,7 @@ async fn take(request: Request<'_>, mut base_backup: BaseBackup<'_>) -> Result<C
         timeline,
         end,
         tablespaces,
+        databases_at_start,
         sql: source_server::session(request.settings).await?,
         manifest: manifest.freeze(),
         // Nothing is known of what is in its pg_wal.

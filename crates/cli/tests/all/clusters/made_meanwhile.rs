@@ -10,13 +10,13 @@ use crate::clusters::set_aside::follow;
 use crate::clusters::site::{Site, said, succeed};
 
 /// `option-invalid`.
-const OPTION_INVALID: i32 = 31;
+pub const OPTION_INVALID: i32 = 31;
 
-const FILES: &str = "files";
-const SERVER: &str = "server";
+pub const FILES: &str = "files";
+pub const SERVER: &str = "server";
 
 /// A server of which a spread checkpoint takes long.
-fn primary<'s>(site: &'s Site, settings: &[&str]) -> Server<'s> {
+pub fn primary<'s>(site: &'s Site, settings: &[&str]) -> Server<'s> {
     let primary = Server::create(site, "primary", 1);
     primary.archive_with_walzip();
     primary.start(settings);
@@ -26,7 +26,7 @@ fn primary<'s>(site: &'s Site, settings: &[&str]) -> Server<'s> {
     primary
 }
 
-fn start_backup(primary: &Server, arguments: &[&str]) -> Child {
+pub fn start_backup(primary: &Server, arguments: &[&str]) -> Child {
     let mut backup = primary.walzip(&["backup", "-v"]);
     backup.args(arguments);
     backup.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -34,7 +34,7 @@ fn start_backup(primary: &Server, arguments: &[&str]) -> Child {
 }
 
 /// The data directory has a part of the copy's files, at least; others come later.
-fn wait_until_it_copies(primary: &Server, method: &str) {
+pub fn wait_until_it_copies(primary: &Server, method: &str) {
     primary.wait_until(match method {
         FILES => {
             "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'walzip'
@@ -307,7 +307,7 @@ fn a_database_is_restored_by_the_name_that_it_has_at_the_end_of_the_backup() {
 }
 
 /// Each has the name that it was made with in a table.
-fn create_databases<const N: usize>(server: &Server, names: [&str; N]) {
+pub fn create_databases<const N: usize>(server: &Server, names: [&str; N]) {
     for name in names {
         server.sql(&format!("CREATE DATABASE {name}"));
         server.sql(&format!(

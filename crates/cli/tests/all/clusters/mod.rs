@@ -6,6 +6,7 @@
 mod advice;
 mod after_promotion;
 mod ahead_of_archive;
+mod around_the_stop;
 mod asynchronous;
 mod bench_archives;
 mod branches;
