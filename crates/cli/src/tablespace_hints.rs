@@ -27,7 +27,10 @@ pub fn not_empty(directories: &[OccupiedDirectory]) -> String {
         .map(|tablespace| format!("-T {}=NEWDIR", called(tablespace)))
         .collect();
     if !flags.is_empty() {
-        sentences.push(format!("Put tablespaces elsewhere: {}", flags.join(" ")) + ".");
+        let flags = flags.join(" ");
+        sentences.push(format!(
+            "Move the tablespaces' directories away as a whole, or put the tablespaces elsewhere: {flags}."
+        ));
     }
     let replayed: Vec<String> = directories
         .iter()
@@ -101,8 +104,8 @@ mod tests {
         ];
         assert_eq!(
             not_empty(&directories),
-            "Put tablespaces elsewhere: -T fast=NEWDIR -T 16386=NEWDIR -T 16387=NEWDIR \
-             -T 16400=NEWDIR."
+            "Move the tablespaces' directories away as a whole, or put the tablespaces elsewhere: \
+             -T fast=NEWDIR -T 16386=NEWDIR -T 16387=NEWDIR -T 16400=NEWDIR."
         );
         assert_eq!(
             not_empty(&[directory(None, 0, false)]),
