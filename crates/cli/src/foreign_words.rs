@@ -36,8 +36,12 @@ const COMMANDS: &[(&str, &str)] = &[
     ("wal-verify", "\"walzip verify\" reads all that is there."),
 ];
 
-/// Options of other programs.
+/// Options of other programs. Of one name, the first is meant that speaks of options of the command.
 const OPTIONS: &[(&str, &str)] = &[
+    (
+        "--backup-standby",
+        "-h names the server whose files are copied: that of a standby, where they are to come from there.",
+    ),
     (
         "--db-exclude",
         "--database names the databases that are restored.",
@@ -46,10 +50,28 @@ const OPTIONS: &[(&str, &str)] = &[
         "--db-include",
         "--database names the databases that are restored.",
     ),
+    (
+        "--exclude",
+        "A backup leaves out what PostgreSQL's own does, and nothing else: keep other files outside the data directory.",
+    ),
+    ("--link-all", LINKS),
+    ("--link-map", LINKS),
     ("--log-level-console", "-v says more, -q less."),
     ("--output", "--json prints JSON."),
     ("--pg-path", "-D names the data directory."),
     ("--pg1-path", "-D names the data directory."),
+    (
+        "--no-online",
+        "A backup is of a running server: start it first. Of a stopped one, copy the data directory and all tablespaces.",
+    ),
+    (
+        "--process-max",
+        "--threads says how many threads there are.",
+    ),
+    (
+        "--process-max",
+        "A restore takes as many threads as there are processors, and has no option for that.",
+    ),
     (
         "--recovery-option",
         "Write other settings into the postgresql.auto.conf of the restored cluster.",
@@ -77,9 +99,13 @@ const OPTIONS: &[(&str, &str)] = &[
     (
         "--type",
         "--target-time, --target-lsn, --target-name, --target-xid, --target-immediate and --standby say what \
-         a recovery does.",
+         a recovery does. Without any, it goes to the end of the archive. \"none\" is nearest to --target-immediate, since a \
+         backup needs its WAL. For \"preserve\", write your settings into the postgresql.auto.conf of the restored cluster.",
     ),
 ];
+
+const LINKS: &str = "Directories that were links are restored as directories: move one elsewhere afterwards, and leave a link in its \
+     place. -T says where tablespaces go.";
 
 const KEPT_BACKUPS: &str = "The key \"repo-retention-full\" says how many full backups stay; so does the flag of \
      \"walzip expire\".";
@@ -164,9 +190,10 @@ pub fn command(name: &str) -> Option<&'static str> {
     find(COMMANDS, name)
 }
 
-/// How an option is called here that has this name elsewhere.
-pub fn option(name: &str) -> Option<&'static str> {
-    find(OPTIONS, name)
+/// How an option is called here that has this name elsewhere: what may be said of it, the best first.
+pub fn option(name: &str) -> impl Iterator<Item = &'static str> {
+    let found = OPTIONS.iter().filter(move |(foreign, _)| *foreign == name);
+    found.map(|(_, here)| *here)
 }
 
 /// What to write in place of a key of another program's configuration file.

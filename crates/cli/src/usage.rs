@@ -140,17 +140,20 @@ fn foreign_word(error: &clap::Error, command: &Command, is_program: bool) -> Opt
         return foreign_words::command(name).filter(|_| is_program);
     }
     let option = text(ContextKind::InvalidArg)?.split('=').next()?;
-    let here =
-        (error.kind() == ErrorKind::UnknownArgument).then(|| foreign_words::option(option))??;
-    // Only where the command has what is named.
-    let named = here.split(' ').find_map(|word| word.strip_prefix("--"));
-    let named = named.map(|word| word.trim_end_matches(','));
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
     let has = |name| {
         command
             .get_arguments()
             .any(|own| own.get_long() == Some(name))
     };
-    named.is_none_or(has).then_some(here)
+    // Only where the command has what is named.
+    foreign_words::option(option).find(|here| {
+        let named = here.split(' ').find_map(|word| word.strip_prefix("--"));
+        let named = named.map(|word| word.trim_end_matches(','));
+        named.is_none_or(has)
+    })
 }
 
 fn sentence(text: &str) -> String {

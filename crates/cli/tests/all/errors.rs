@@ -61,6 +61,18 @@ fn the_words_of_other_programs_are_answered_with_ours() {
         (&["archive-push", "--stanza=main", "x"], "no stanzas"),
         (&["restore", "--set", "x"], "--backup names"),
         (&["restore", "--type=time"], "--target-time"),
+        (&["restore", "--type=none"], "--target-immediate"),
+        (&["restore", "--type=preserve"], "For \"preserve\""),
+        (&["restore", "--link-all"], "leave a link in its place"),
+        (
+            &["restore", "--link-map=pg_wal=/x"],
+            "leave a link in its place",
+        ),
+        (&["restore", "--process-max=4"], "as many threads as"),
+        (&["backup", "--process-max=4"], "--threads says"),
+        (&["backup", "--no-online"], "start it first"),
+        (&["backup", "--backup-standby"], "-h names the server"),
+        (&["backup", "--exclude=x"], "keep other files outside"),
         (&["info", "--output=json"], "--json prints JSON"),
     ] {
         let told = sandbox.fails(2, arguments);

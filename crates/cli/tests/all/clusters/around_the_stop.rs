@@ -102,9 +102,8 @@ fn a_database_that_is_renamed_after_the_end_has_its_old_name() {
     let backup = start_backup(&primary, &["--copy-method", FILES, SLOWLY[0], SLOWLY[1]]);
     wait_until_it_copies(&primary, FILES);
     // Nobody can connect as long as the lock is held: it has seen that archiving works.
-    primary.wait_until(
-        "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'walzip'",
-    );
+    primary
+        .wait_until("SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'walzip'");
     primary.sql(
         "BEGIN;
          LOCK TABLE pg_database IN ACCESS EXCLUSIVE MODE;
