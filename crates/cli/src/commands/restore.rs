@@ -413,9 +413,23 @@ fn report_left_out(out: &mut impl Write, restored: &Restored) -> std::io::Result
         out,
         "  ALTER SYSTEM RESET ignore_invalid_pages; ALTER SYSTEM RESET max_logical_replication_workers;\n\
          and restart the server. A prepared transaction keeps its database from being dropped: stop the server, remove \
-         pg_twophase/XID (its number in hexadecimal, from pg_prepared_xacts), and start it. The server's log warns of pages that the replay did not find: all have to be of the \
-         databases that are left out"
+         {}, and start it. The server's log warns of pages that the replay did not find: all have to be of the \
+         databases that are left out",
+        file_of_prepared_transaction(restored.backup.major)
     )
+}
+
+/// What messages call the file of a prepared transaction (`TwoPhaseFilePath` in access/transam/twophase.c).
+fn file_of_prepared_transaction(major: u32) -> &'static str {
+    match major {
+        ..=16 => {
+            "pg_twophase/XID (the transaction's number from pg_prepared_xacts, as 8 digits in hexadecimal)"
+        }
+        _ => {
+            "the file in pg_twophase whose name of 16 digits ends in XID (the transaction's number from \
+             pg_prepared_xacts, as 8 digits in hexadecimal)"
+        }
+    }
 }
 
 /// The names that databases had when the backup was made, as far as it says. They may have others
@@ -509,6 +523,14 @@ mod tests {
         );
         for wrong in ["16400", "=/new", "/old=new"] {
             assert!(tablespace(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn files_of_prepared_transactions_have_longer_names_since_17() {
+        for (major, is_long) in [(13, false), (16, false), (17, true), (18, true)] {
+            let said = file_of_prepared_transaction(major);
+            assert_eq!(said.contains("16 digits"), is_long, "{major}");
         }
     }
 }
