@@ -19,6 +19,7 @@ pub(crate) mod source_server;
 mod stored;
 mod wal_wait;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,7 +35,7 @@ use crate::backup::attempt::Wanted;
 use crate::backup::completeness::Present;
 use crate::backup::copied_databases::Question;
 pub use crate::backup::copying::CopyMethod;
-use crate::backup::copying::Request;
+use crate::backup::copying::{Copy, Request};
 use crate::backup::databases::Databases;
 use crate::backup::listed::Before;
 use crate::backup::required_wal::required_wal;
@@ -47,6 +48,7 @@ use crate::backups::chunks::pack::PACK_BYTES;
 use crate::backups::chunks::prior::Prior;
 use crate::backups::chunks::sources::Referred;
 use crate::backups::chunks::writing::{Earlier, Encoding};
+use crate::backups::unlogged::{self, UnloggedRelation};
 use crate::coding::workers;
 use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
@@ -207,7 +209,9 @@ async fn take(
     own_history::check(repository, record.stop.timeline).await?;
     own_wal::check_backup(repository, &record, (&label, &control_file, &replayed)).await?;
     if let Some(question) = question {
-        record.databases = question.answer(repository, &record).await?;
+        let answer = question.answer(repository, &record).await?;
+        record.databases = answer.databases;
+        note_unlogged(repository, &mut record, answer.unlogged).await?;
     }
     if let Some(prior) = &prior {
         prior
@@ -226,6 +230,21 @@ async fn take(
         return Err(error);
     }
     Ok(record)
+}
+
+/// Notes those of the relations whose files are in the backup.
+async fn note_unlogged(
+    repository: &Repository,
+    record: &mut BackupRecord,
+    unlogged: BTreeSet<UnloggedRelation>,
+) -> Result<(), ArchiveError> {
+    if !unlogged.is_empty() {
+        let manifest = restore::read_manifest(repository, record).await?;
+        let mut found = unlogged::with_files(&unlogged, manifest.files.keys());
+        found.extend(record.unlogged.iter().copied());
+        record.unlogged = found.into_iter().collect();
+    }
+    Ok(())
 }
 
 fn wanted(options: &BackupOptions) -> Wanted {
@@ -338,6 +357,8 @@ struct Copied {
     databases: Vec<DatabaseRecord>,
     /// What is to be asked of its WAL.
     question: Option<Question>,
+    /// Relations that were seen to get an initial fork.
+    unlogged: Vec<UnloggedRelation>,
     /// The labels of earlier backups that the server is known to have seen.
     follows: Vec<String>,
     /// No page has a wrong checksum, as far as checksums tell.
@@ -382,6 +403,7 @@ async fn copy(
         timeline: copy.timeline,
         time: before.time,
     };
+    let unlogged = unlogged_in(&copy);
     let present = Present::of(&copy.cut, server.identity.major);
     let links = std::mem::take(&mut copy.cut.links);
     let sql = &mut copy.sql;
@@ -410,11 +432,19 @@ async fn copy(
         tablespaces,
         databases: databases.unchanged(),
         question,
+        unlogged,
         follows: copy.follows,
         checksums_verified: copy.checksums_verified,
         replayed: before.replayed.into_iter().chain(after).collect(),
         stored,
     })
+}
+
+/// Those of the relations that were seen to get an initial fork whose files are in the copy.
+fn unlogged_in(copy: &Copy) -> Vec<UnloggedRelation> {
+    let names = copy.unlogged.iter().map(String::as_bytes);
+    let copied = names.filter(|name| copy.cut.seen.contains_key(*name));
+    copied.filter_map(UnloggedRelation::of_file).collect()
 }
 
 fn encoding(options: &BackupOptions, summarizes_wal: bool) -> Encoding {
@@ -458,6 +488,7 @@ fn record(
         tablespaces: copied.tablespaces.announced,
         new_tablespaces: copied.tablespaces.new,
         databases: copied.databases,
+        unlogged: copied.unlogged,
         archives: Vec::new(),
         data_checksums,
         follows: copied.follows,

@@ -8,3 +8,4 @@ pub(crate) mod chunks;
 pub(crate) mod pg_manifest;
 pub(crate) mod proven_copy;
 pub(crate) mod tar_files;
+pub(crate) mod unlogged;

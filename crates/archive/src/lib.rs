@@ -42,6 +42,7 @@ pub use backups::backup_record::{
     ArchiveRecord, BackupRecord, BlockHashFunction, BlockHashesRecord, DatabaseRecord, FilesRecord,
     Moment, ObjectRecord, RequiredWal,
 };
+pub use backups::unlogged::UnloggedRelation;
 pub use cluster::choice::{ClusterChoice, part};
 pub use coding::members;
 pub use error::{

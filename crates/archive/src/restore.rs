@@ -173,7 +173,8 @@ pub async fn restore(
 
     tracing::info!("restoring backup {}", record.label);
     let restored = async {
-        let taken = take(repository, &directories, &manifest, options, &plan.end).await?;
+        let of_backup = (&manifest, &selection);
+        let taken = take(repository, &directories, of_backup, options, &plan.end).await?;
         let destination = match taken.removed {
             Some(_) => Destination::Delta(directories.clone()),
             None => Destination::Empty(directories.clone()),
@@ -274,7 +275,7 @@ struct Taken {
 async fn take(
     repository: &Repository,
     directories: &Directories,
-    manifest: &PgManifest,
+    (manifest, selection): (&PgManifest, &Selection),
     options: &RestoreOptions,
     end: &WalEnd,
 ) -> Result<Taken, ArchiveError> {
@@ -302,7 +303,8 @@ async fn take(
         })
         .await;
     };
-    let files = manifest.files.keys().cloned().collect();
+    let files = manifest.files.keys().filter(|name| !selection.omits(name));
+    let files = files.cloned().collect();
     off_the_runtime(move || {
         let (lock, removed) = found.take(&files)?;
         Ok(Taken {

@@ -9,7 +9,8 @@
 //! So the WAL of such a backup is read. After the record, nothing in it may change the directory that was copied, as
 //! long as its copy is there. A drop removes files before it writes its record: so nobody may be dropping that
 //! directory when the backup ends, either. Which database was copied from which is noted in the backup: a restore of
-//! the copy alone needs both. The same WAL says which databases there were when the backup ended.
+//! the copy alone needs both. The same WAL says which databases there were when the backup ended, and which relations
+//! are unlogged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,13 +19,14 @@ use walzip_pgformat::opcode::tablespace;
 use walzip_pgformat::rmgr_id;
 use walzip_pgformat::wal::{
     DatabaseDirectory, DirectoryCopy, ReadRecord, UnbrokenRecords, changed_directories,
-    dropped_directories, made_directory,
+    dropped_directories, made_directory, made_initial_fork,
 };
 use walzip_repo::Repository;
 
 use crate::archived::wal_times::read_segment;
 use crate::backup::databases::{self, Databases, SeenInWal};
 use crate::backups::backup_record::{BackupRecord, DatabaseRecord};
+use crate::backups::unlogged::UnloggedRelation;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 
@@ -41,6 +43,16 @@ pub(crate) struct Question {
     present: BTreeSet<u32>,
     /// What was made from here on is not in question.
     made_before: Lsn,
+}
+
+/// What the WAL has answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// The databases that there were when the backup ended, each with the one whose directory the replay copies to
+    /// make it.
+    pub(crate) databases: Vec<DatabaseRecord>,
+    /// Relations whose initial fork the replay makes.
+    pub(crate) unlogged: BTreeSet<UnloggedRelation>,
 }
 
 impl Question {
@@ -67,13 +79,12 @@ impl Question {
     }
 
     /// Reads the archived WAL of a backup, and refuses the backup if its replay would copy something else than the
-    /// server did. The databases that there were when it ended, each with the one whose directory the replay copies to
-    /// make it.
+    /// server did.
     pub(crate) async fn answer(
         self,
         repository: &Repository,
         record: &BackupRecord,
-    ) -> Result<Vec<DatabaseRecord>, ArchiveError> {
+    ) -> Result<Answer, ArchiveError> {
         let (start, stop) = (record.start.lsn, record.stop.lsn);
         let announced = record.tablespaces.iter().map(|tablespace| tablespace.oid);
         let label = &record.label;
@@ -94,7 +105,10 @@ impl Question {
                 return Err(found.refusal(&self.databases));
             }
             if search.copied.is_empty() && records.reached() >= self.made_before {
-                return Ok(self.databases.unchanged());
+                return Ok(Answer {
+                    databases: self.databases.unchanged(),
+                    unlogged: search.unlogged.clone(),
+                });
             }
         }
         let (records, search) = reading;
@@ -103,7 +117,10 @@ impl Question {
             .map_err(|error| unreadable(label, &error))?;
         match search.finding().or_else(|| self.unfinished(&search)) {
             Some(found) => Err(found.refusal(&self.databases)),
-            None => Ok(self.databases.records(&search.seen())),
+            None => Ok(Answer {
+                unlogged: search.unlogged.clone(),
+                databases: self.databases.records(&search.seen()),
+            }),
         }
     }
 
@@ -148,6 +165,8 @@ struct Search {
     /// The transactions that are looked for, and those of them that have written something.
     writers: BTreeSet<u32>,
     wrote: BTreeSet<u32>,
+    /// Relations whose initial fork was made.
+    unlogged: BTreeSet<UnloggedRelation>,
     /// What ends the search.
     found: Option<Found>,
 }
@@ -180,6 +199,13 @@ impl Search {
             self.note_changes(record);
         }
         self.note_databases(record);
+        if let Some(locator) = made_initial_fork(record.bytes, record.layout) {
+            self.unlogged.insert(UnloggedRelation {
+                tablespace: locator.tablespace,
+                database: locator.database,
+                relation: locator.relation,
+            });
+        }
         if let Some(copy) = DirectoryCopy::read(record.bytes, record.layout) {
             self.note_copy(copy);
         }
@@ -499,6 +525,19 @@ mod tests {
         assert!(seen.made.is_empty());
         let seen = searched(&[dropped([1663, 16401]), by_wal]).seen();
         assert!(seen.dropped.is_empty());
+    }
+
+    #[test]
+    fn relations_whose_initial_fork_is_made_are_noted() {
+        let made = |fork| record(rmgr_id::STORAGE, 0x10, None, &[1663, 5, 16384 + fork, fork]);
+        let unlogged = searched(&[made(0), made(3)]).unlogged;
+        let [tablespace, database] = OTHER;
+        let expected = UnloggedRelation {
+            tablespace,
+            database,
+            relation: 16387,
+        };
+        assert_eq!(unlogged, [expected].into());
     }
 
     #[test]

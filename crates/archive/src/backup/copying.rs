@@ -87,6 +87,9 @@ pub(crate) struct Copy {
     pub(crate) tablespaces: Vec<BackupTablespace>,
     /// The databases as they were listed when the backup had begun, by OID.
     pub(crate) databases_at_start: BTreeMap<u32, Database>,
+    /// The main forks, by their names in the manifest, of relations that have got an initial fork meanwhile, as far as
+    /// that was seen.
+    pub(crate) unlogged: Vec<String>,
     /// A session after the backup.
     pub(crate) sql: Connection,
     /// PostgreSQL's manifest of the files.

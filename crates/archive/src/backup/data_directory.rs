@@ -108,10 +108,13 @@ pub(crate) struct Copying<'c> {
     pub(crate) wrong_pages: u64,
     /// Pages that are right if the backup ends after their positions.
     pub(crate) unproven: UnprovenPages,
+    /// Directories with files of relations that were read, and what was left out of them.
+    pub(crate) read_directories: Vec<(Place, LeftOut)>,
 }
 
 /// A directory that is being read.
-struct Place {
+#[derive(Clone)]
+pub(crate) struct Place {
     tablespace: Option<u32>,
     /// Where it is.
     directory: PathBuf,
@@ -202,6 +205,12 @@ impl Copying<'_> {
             .map(Path::new)
             .filter(|name| !left_out.has(name))
         {
+            let initial_fork = left_out.initial_fork_of(name);
+            if let Some(initial_fork) = initial_fork
+                && look_at(&place.directory.join(initial_fork))?.is_some()
+            {
+                continue;
+            }
             let path = place.directory.join(name);
             // What is gone meanwhile, the WAL removes too.
             let Some(metadata) = look_at(&path)? else {
@@ -209,7 +218,27 @@ impl Copying<'_> {
             };
             self.take(place, name, &path, &metadata, depth, sink)?;
         }
+        if left_out.has_relations() {
+            self.read_directories.push((place.clone(), left_out));
+        }
         Ok(())
+    }
+
+    /// The main forks, by their names in the manifest, of relations that have got an initial fork since their directory
+    /// was listed: an index of an unlogged table gets it when it is built.
+    pub(crate) fn unlogged_since(&self) -> Result<Vec<String>, ArchiveError> {
+        let mut found = Vec::new();
+        for (place, before) in &self.read_directories {
+            let names = match names_in(&place.directory) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                names => {
+                    names.map_err(|error| ArchiveError::file("read", &place.directory, error))?
+                }
+            };
+            let now = LeftOut::of(place.tablespace, &place.below, &names);
+            found.extend(before.main_forks_unlogged_since(&now));
+        }
+        Ok(found)
     }
 
     /// The same names, those of the indexes of a table after it.

@@ -11,6 +11,7 @@ use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, BackupType, ClusterIdentity, Repository};
 
+use crate::backups::unlogged::UnloggedRelation;
 use crate::error::ArchiveError;
 use crate::read_each::read_each;
 use crate::server::tablespace_record::TablespaceRecord;
@@ -84,6 +85,9 @@ pub struct BackupRecord {
     /// The databases, as far as the server named them; older backups do not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub databases: Vec<DatabaseRecord>,
+    /// Unlogged relations that got their initial fork while the backup ran: their other files are not restored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unlogged: Vec<UnloggedRelation>,
     /// Up to format 1: one tar archive per tablespace, then the data directory's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub archives: Vec<ArchiveRecord>,

@@ -358,6 +358,7 @@ pub(super) mod tests {
             tablespaces,
             new_tablespaces: new,
             databases: Vec::new(),
+            unlogged: Vec::new(),
             archives: Vec::new(),
             data_checksums: None,
             follows: Vec::new(),

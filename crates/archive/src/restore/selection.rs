@@ -13,6 +13,7 @@ use walzip_pgformat::relation_file::RelationFile;
 
 use crate::backups::backup_record::{BackupRecord, DatabaseRecord};
 use crate::backups::pg_manifest::PgManifest;
+use crate::backups::unlogged::UnloggedRelation;
 use crate::error::ArchiveError;
 
 /// Databases below are made by initdb (`FirstNormalObjectId`).
@@ -34,6 +35,8 @@ pub struct LeftOutDatabase {
 pub(super) struct Selection {
     /// Their OIDs; nothing where all are.
     included: Option<BTreeSet<u32>>,
+    /// Relations of which nothing but the initial fork is restored.
+    unlogged: BTreeSet<UnloggedRelation>,
 }
 
 impl Selection {
@@ -49,8 +52,12 @@ impl Selection {
         record: &BackupRecord,
         manifest: &PgManifest,
     ) -> Result<Selection, ArchiveError> {
+        let unlogged = record.unlogged.iter().copied().collect();
         if asked.is_empty() {
-            return Ok(Selection::all());
+            return Ok(Selection {
+                unlogged,
+                ..Selection::all()
+            });
         }
         let present = present(manifest);
         let always = |database: &&DatabaseRecord| ALWAYS.contains(&database.name.as_str());
@@ -66,11 +73,21 @@ impl Selection {
         add_sources(&mut included, record);
         Ok(Selection {
             included: Some(included),
+            unlogged,
         })
+    }
+
+    /// Whether the file of this name in the manifest is not there after the restore: the end of the recovery makes it.
+    pub(super) fn omits(&self, name: &[u8]) -> bool {
+        let is_unlogged = |relation| self.unlogged.contains(&relation);
+        !self.unlogged.is_empty() && UnloggedRelation::of_file(name).is_some_and(is_unlogged)
     }
 
     /// Whether the file of this name in the manifest is left empty.
     pub(super) fn leaves_out(&self, name: &[u8]) -> bool {
+        if self.omits(name) {
+            return false;
+        }
         let Some(included) = &self.included else {
             return false;
         };
@@ -280,6 +297,29 @@ mod tests {
             name: Some("16384".to_owned()),
         };
         assert_eq!(left_out, [expected]);
+    }
+
+    #[test]
+    fn files_of_relations_that_became_unlogged_are_not_restored() {
+        let (mut record, manifest) = backup(&NAMES);
+        record.unlogged = vec![UnloggedRelation {
+            tablespace: 1663,
+            database: 16385,
+            relation: 1259,
+        }];
+        for asked in [&[][..], &["shop".to_owned()]] {
+            let selection = Selection::choose(asked, &record, &manifest).expect("a database");
+            for (name, is_omitted) in [
+                ("base/16385/1259", true),
+                ("base/16385/1259_fsm", true),
+                ("base/16385/1259_init", false),
+                ("base/16384/1259", false),
+            ] {
+                assert_eq!(selection.omits(name.as_bytes()), is_omitted, "{name}");
+                assert!(!is_omitted || !selection.leaves_out(name.as_bytes()));
+            }
+        }
+        assert!(!Selection::all().omits(b"base/16385/1259"));
     }
 
     #[test]

@@ -266,17 +266,18 @@ impl FileSink for Unpacker {
         let listed = self.admit(&entry, size_bytes)?;
         let listed_as = entry.name();
         let is_control_file = listed_as == CONTROL_FILE.as_bytes();
-        // What an interrupted restore has left there is proven, and not restored.
+        // What an interrupted restore has left there is proven, and not restored, as what is in the server's way.
         let is_leftover = [CONTROL_FILE_UNFINISHED, UNFINISHED]
             .map(str::as_bytes)
             .contains(&listed_as.as_slice());
+        let is_omitted = is_leftover || self.selection.omits(&listed_as);
         let path = match is_control_file {
             true => root.join(CONTROL_FILE_UNFINISHED),
             false => root.join(&entry.path),
         };
         let is_label = listed_as == BACKUP_LABEL.as_bytes();
         let is_kept = (is_control_file || is_label) && listed.size_bytes <= KEPT_BYTES_MAX;
-        let mut output = match is_leftover {
+        let mut output = match is_omitted {
             true => Output::nowhere(),
             false => self.destination.create_file(&path, entry.mode)?,
         };

@@ -103,6 +103,7 @@ async fn back_up(
         tablespaces: Vec::new(),
         new_tablespaces: Vec::new(),
         databases: Vec::new(),
+        unlogged: Vec::new(),
         archives: Vec::new(),
         data_checksums: None,
         follows: Vec::new(),

@@ -28,6 +28,8 @@ const XACT_HAS_FLAGS: u8 = 0x80;
 const HAS_DATABASE: u32 = 1;
 const HAS_SUBTRANSACTIONS: u32 = 1 << 1;
 const HAS_RELATIONS: u32 = 1 << 2;
+/// `INIT_FORKNUM`
+const INIT_FORK: u32 = 3;
 
 /// The directory that a database has in a tablespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,6 +129,16 @@ pub fn made_directory(
             || Some(opcode) == database::create_wal_log_opcode(version.major));
     let main = main_data(record, layout).filter(|_| is_made)?;
     directory_at(main, 0)
+}
+
+/// The relation whose initial fork a record makes: it is unlogged. Nothing for any other record. `record` are the
+/// bytes that `layout` was read from.
+pub fn made_initial_fork(record: &[u8], layout: &RecordLayout) -> Option<RelFileLocator> {
+    let is_creation = layout.header.rmid == rmgr_id::STORAGE
+        && layout.header.info & OPCODE_MASK == storage::CREATE;
+    let main = main_data(record, layout).filter(|_| is_creation)?;
+    let is_initial = read_u32(main, 12)? == INIT_FORK;
+    locator_at(main, 0).filter(|_| is_initial)
 }
 
 /// Those of a database as a whole.
@@ -330,6 +342,23 @@ mod tests {
             assert_eq!(made(&dropped, major), None);
         }
         assert_eq!(made(&record(rmgr_id::STORAGE, 0x10, &[1; 4]), 15), None);
+    }
+
+    #[test]
+    fn the_creation_of_an_initial_fork_names_its_relation() {
+        let version = Version::from_major(15).expect("supported");
+        let made = |bytes: &[u8]| {
+            let mut layout = RecordLayout::default();
+            layout.read(bytes, version).expect("a record");
+            let made = made_initial_fork(bytes, &layout);
+            made.map(|of| [of.tablespace, of.database, of.relation])
+        };
+        let creation = |fork| record(rmgr_id::STORAGE, 0x10, &[1663, 5, 16384, fork]);
+        assert_eq!(made(&creation(3)), Some([1663, 5, 16384]));
+        assert_eq!(made(&creation(0)), None);
+        let truncation = record(rmgr_id::STORAGE, 0x20, &[1663, 5, 16384, 3, 7]);
+        assert_eq!(made(&truncation), None);
+        assert_eq!(made(&record(rmgr_id::STORAGE, 0x10, &[1663, 5])), None);
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub(super) async fn copy(
         }
         false => Vec::new(),
     };
-    let (copied_sender, copied) = oneshot::channel::<(u64, UnprovenPages)>();
+    let (copied_sender, copied) = oneshot::channel::<FilesRead>();
     let (label_sender, label) = oneshot::channel::<String>();
     let files = Files {
         directory,
@@ -72,24 +72,28 @@ pub(super) async fn copy(
     };
     let verify_checksums = request.verify_checksums;
     let feed = move |sink: &mut dyn FileSink| {
-        let pages = files.read(sink)?;
+        let read = files.read(sink)?;
         // The server ends the backup now, and only then says what its label is.
-        let _ = copied_sender.send(pages);
+        let _ = copied_sender.send(read);
         let label = label.blocking_recv().map_err(|_| writing::stopped())?;
         files.add_label(sink, &label)
     };
     let stop = async || {
-        let (wrong_pages, unproven) = copied.await.map_err(|_| writing::stopped())?;
+        let read = copied.await.map_err(|_| writing::stopped())?;
         let (end, sql) = backup.stop().await?;
-        let beyond = unproven.beyond(end.lsn);
+        let beyond = read.unproven.beyond(end.lsn);
         if beyond > 0 && verify_checksums {
             return Err(ArchiveError::WrongPages(beyond));
         }
-        let wrong_pages = wrong_pages + beyond;
+        let wrong_pages = read.wrong_pages + beyond;
         let label = BackupLabelFile::read(end.label.as_bytes());
         let label = label.map_err(|error| ServerError::Protocol(error.to_string()))?;
         let _ = label_sender.send(end.label);
-        Ok((end.lsn, label.start_timeline, sql, wrong_pages))
+        let end = BackupEnd {
+            lsn: end.lsn,
+            timeline: label.start_timeline,
+        };
+        Ok((end, sql, wrong_pages, read.unlogged))
     };
     let stored = writing::store(
         request.writer,
@@ -98,7 +102,7 @@ pub(super) async fn copy(
         feed,
         stop,
     );
-    let ((lsn, timeline, sql, wrong_pages), cut, packed) = stored.await?;
+    let ((end, sql, wrong_pages, unlogged), cut, packed) = stored.await?;
     if wrong_pages > 0 {
         tracing::warn!(
             "{}, and are in the backup as they are",
@@ -106,17 +110,18 @@ pub(super) async fn copy(
         );
     }
     let range = pg_manifest::WalRange {
-        timeline,
+        timeline: end.timeline,
         start,
-        end: lsn,
+        end: end.lsn,
     };
     let manifest = pg_manifest::write(request.server.identity, &cut.seen, range);
     Ok(Copy {
         start,
-        timeline,
-        end: BackupEnd { lsn, timeline },
+        timeline: end.timeline,
+        end,
         tablespaces,
         databases_at_start,
+        unlogged,
         sql,
         manifest: manifest.into(),
         follows,
@@ -162,6 +167,16 @@ async fn tables_of_told_indexes(
     Ok(directory.worth_telling(tables))
 }
 
+/// What was found while the files were read.
+struct FilesRead {
+    /// Pages whose checksums are wrong.
+    wrong_pages: u64,
+    /// Pages of which the end of the backup tells.
+    unproven: UnprovenPages,
+    /// The main forks of relations that have got an initial fork meanwhile.
+    unlogged: Vec<String>,
+}
+
 /// What is read, and how.
 struct Files {
     directory: DataDirectory,
@@ -178,9 +193,8 @@ struct Files {
 }
 
 impl Files {
-    /// Hands all files to `sink` but the label; the number of pages whose checksums are wrong, and those of
-    /// which the end of the backup tells.
-    fn read(&self, sink: &mut dyn FileSink) -> Result<(u64, UnprovenPages), ArchiveError> {
+    /// Hands all files to `sink` but the label.
+    fn read(&self, sink: &mut dyn FileSink) -> Result<FilesRead, ArchiveError> {
         let mut copying = Copying {
             directory: &self.directory,
             tablespaces: &self.tablespaces,
@@ -191,6 +205,7 @@ impl Files {
             pace: Pace::new(self.rate),
             wrong_pages: 0,
             unproven: UnprovenPages::default(),
+            read_directories: Vec::new(),
         };
         self.progress.begin(Phase::Copying, 0);
         if self.estimates {
@@ -199,7 +214,11 @@ impl Files {
         copying.read(sink)?;
         match copying.wrong_pages {
             wrong @ 1.. if self.verify_checksums => Err(ArchiveError::WrongPages(wrong)),
-            wrong => Ok((wrong, copying.unproven)),
+            wrong_pages => Ok(FilesRead {
+                wrong_pages,
+                unlogged: copying.unlogged_since()?,
+                unproven: copying.unproven,
+            }),
         }
     }
 

@@ -101,6 +101,8 @@ async fn take(
         end,
         tablespaces,
         databases_at_start,
+        // Only who sees its files knows.
+        unlogged: Vec::new(),
         sql: source_server::session(request.settings).await?,
         manifest: manifest.freeze(),
         // Nothing is known of what is in its pg_wal.

@@ -41,7 +41,7 @@ pub(super) fn has_contents_of_no_use(path: &Path) -> bool {
 }
 
 /// What is left out of one directory.
-pub(super) struct LeftOut {
+pub(crate) struct LeftOut {
     /// The directory's path as the manifest has it, if it has files of relations.
     relations_in: Option<String>,
     is_global: bool,
@@ -68,6 +68,27 @@ impl LeftOut {
             is_global: tablespace.is_none() && below == Path::new("global"),
             relations_in,
         }
+    }
+
+    /// The name of the initial fork that the relation of a file may have got since the directory was listed.
+    pub(super) fn initial_fork_of(&self, name: &Path) -> Option<String> {
+        let (number, fork) = relation(self.relations_in.as_deref()?, name.to_str()?)?;
+        (fork != Fork::Init).then(|| format!("{number}_init"))
+    }
+
+    /// The main forks, by their names in the manifest, of relations that have got an initial fork since; `now` is what
+    /// is left out by a later listing of the directory.
+    pub(super) fn main_forks_unlogged_since(&self, now: &LeftOut) -> Vec<String> {
+        let Some(directory) = &self.relations_in else {
+            return Vec::new();
+        };
+        let new = now.unlogged.difference(&self.unlogged);
+        new.map(|number| format!("{directory}/{number}")).collect()
+    }
+
+    /// Whether the directory may have files of relations.
+    pub(super) fn has_relations(&self) -> bool {
+        self.relations_in.is_some()
     }
 
     /// Whether what has this name is left out.
@@ -149,6 +170,24 @@ mod tests {
         let in_tablespace = left_out(Some(16400), "PG_15_202209061/5", &names);
         assert_eq!(in_tablespace, expected);
         assert_eq!(left_out(None, "elsewhere/5", &names), expected[5..]);
+    }
+
+    #[test]
+    fn an_initial_fork_that_comes_later_is_looked_for() {
+        let of = |below: &str, names: &[&str]| {
+            let names: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+            LeftOut::of(None, Path::new(below), &names)
+        };
+        let before = of("base/5", &["16384", "16385", "16385_init", "16386"]);
+        let looked_for = |name: &str| before.initial_fork_of(Path::new(name));
+        assert_eq!(looked_for("16384.1"), Some("16384_init".to_owned()));
+        assert_eq!(looked_for("16384_fsm"), Some("16384_init".to_owned()));
+        assert_eq!(looked_for("16385_init"), None);
+        assert_eq!(looked_for("PG_VERSION"), None);
+        let after = of("base/5", &["16384", "16384_init", "16385_init", "16386"]);
+        assert_eq!(before.main_forks_unlogged_since(&after), ["base/5/16384"]);
+        let elsewhere = of("pg_xact", &["0000"]);
+        assert!(before.has_relations() && !elsewhere.has_relations());
     }
 
     #[test]

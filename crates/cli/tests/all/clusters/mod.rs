@@ -57,5 +57,6 @@ mod strays;
 mod target_times;
 mod told_indexes;
 mod tree;
+mod unlogged_meanwhile;
 mod upgrade;
 mod wal_summaries;
