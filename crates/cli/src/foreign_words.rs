@@ -66,10 +66,6 @@ const OPTIONS: &[(&str, &str)] = &[
     ),
     (
         "--process-max",
-        "--threads says how many threads there are.",
-    ),
-    (
-        "--process-max",
         "A restore takes as many threads as there are processors, and has no option for that.",
     ),
     (

@@ -19,7 +19,7 @@ use walzip_pgformat::opcode::tablespace;
 use walzip_pgformat::rmgr_id;
 use walzip_pgformat::wal::{
     DatabaseDirectory, DirectoryCopy, ReadRecord, UnbrokenRecords, changed_directories,
-    dropped_directories, made_directory, made_initial_fork,
+    committed_transactions, dropped_directories, made_directory, made_initial_fork,
 };
 use walzip_repo::Repository;
 
@@ -41,8 +41,8 @@ pub(crate) struct Question {
     databases: Databases,
     /// Databases of which the copy has files.
     present: BTreeSet<u32>,
-    /// What was made from here on is not in question.
-    made_before: Lsn,
+    /// What was made from here on is not in question: nothing has changed since the first list.
+    made_before: Option<Lsn>,
 }
 
 /// What the WAL has answered.
@@ -67,8 +67,8 @@ impl Question {
         (is_standby, replayed): (bool, Option<Lsn>),
     ) -> Option<Question> {
         let made_before = match (databases.have_changed(), is_standby) {
-            (true, _) => stop,
-            (false, true) => replayed.unwrap_or(stop),
+            (true, _) => None,
+            (false, true) => Some(replayed.unwrap_or(stop)),
             (false, false) => return None,
         };
         Some(Question {
@@ -104,7 +104,8 @@ impl Question {
             if let Some(found) = &search.found {
                 return Err(found.refusal(&self.databases));
             }
-            if search.copied.is_empty() && records.reached() >= self.made_before {
+            let is_read = self.made_before.is_some_and(|end| records.reached() >= end);
+            if is_read && search.copied.is_empty() {
                 return Ok(Answer {
                     databases: self.databases.unchanged(),
                     unlogged: search.unlogged.clone(),
@@ -162,9 +163,9 @@ struct Search {
     made: BTreeSet<u32>,
     /// Directories of databases that were removed, and not made again.
     dropped: BTreeSet<DatabaseDirectory>,
-    /// The transactions that are looked for, and those of them that have written something.
+    /// The transactions that are looked for, and those of them that were committed.
     writers: BTreeSet<u32>,
-    wrote: BTreeSet<u32>,
+    committed: BTreeSet<u32>,
     /// Relations whose initial fork was made.
     unlogged: BTreeSet<UnloggedRelation>,
     /// What ends the search.
@@ -224,12 +225,14 @@ impl Search {
         });
     }
 
-    /// What is made and what goes, and whose transactions have written something.
+    /// What is made and what goes, and which transactions were committed.
     fn note_databases(&mut self, record: &ReadRecord<'_>) {
         let (bytes, layout, version) = (record.bytes, record.layout, record.version);
-        if self.writers.contains(&layout.header.xid) {
-            self.wrote.insert(layout.header.xid);
-        }
+        committed_transactions(bytes, layout, |xid| {
+            if self.writers.contains(&xid) {
+                self.committed.insert(xid);
+            }
+        });
         dropped_directories(bytes, layout, version, |directory| {
             self.forget(directory);
             self.dropped.insert(directory);
@@ -286,7 +289,7 @@ impl Search {
             sources: self.sources(),
             made: self.made,
             dropped: self.dropped,
-            wrote: self.wrote,
+            committed: self.committed,
         }
     }
 
@@ -503,14 +506,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_and_dropped_and_who_has_written_is_noted() {
+    fn what_is_made_and_dropped_and_who_has_committed_is_noted() {
         let by_wal = record(rmgr_id::DATABASE, 0x10, None, &[16401, 1663]);
         let records = [
             copy([NEW, TEMPLATE]),
             by_wal.clone(),
             dropped([1663, 16402]),
-            written_by(701, change(OTHER)),
             written_by(702, change(OTHER)),
+            written_by(701, record(rmgr_id::XACT, 0x00, None, &[0, 0])),
+            written_by(703, record(rmgr_id::XACT, 0x00, None, &[0, 0])),
         ];
         let seen = searched(&records).seen();
         assert_eq!(seen.made, [16400, 16401].into());
@@ -520,7 +524,7 @@ mod tests {
             database,
         };
         assert_eq!(seen.dropped, [gone].into());
-        assert_eq!(seen.wrote, [701].into());
+        assert_eq!(seen.committed, [701].into());
         let seen = searched(&[by_wal.clone(), dropped([1663, 16401])]).seen();
         assert!(seen.made.is_empty());
         let seen = searched(&[dropped([1663, 16401]), by_wal]).seen();
@@ -581,12 +585,12 @@ mod tests {
         let other = Databases::of(&[(5, "postgres", "1")], &[(5, "postgres", "2")]);
         let asked = |databases, of| {
             let question = Question::of((databases, BTreeSet::new()), Lsn(900), of);
-            question.map(|question| question.made_before.0)
+            question.map(|question| question.made_before.map(|end| end.0))
         };
         assert_eq!(asked(&same, (false, None)), None);
-        assert_eq!(asked(&other, (false, None)), Some(900));
-        assert_eq!(asked(&same, (true, Some(Lsn(300)))), Some(300));
-        assert_eq!(asked(&same, (true, None)), Some(900));
-        assert_eq!(asked(&other, (true, Some(Lsn(300)))), Some(900));
+        assert_eq!(asked(&other, (false, None)), Some(None));
+        assert_eq!(asked(&same, (true, Some(Lsn(300)))), Some(Some(300)));
+        assert_eq!(asked(&same, (true, None)), Some(Some(900)));
+        assert_eq!(asked(&other, (true, Some(Lsn(300)))), Some(None));
     }
 }

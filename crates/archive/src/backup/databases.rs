@@ -79,8 +79,8 @@ pub(crate) struct SeenInWal {
     pub(crate) made: BTreeSet<u32>,
     /// Directories of databases that it removes, and does not make again.
     pub(crate) dropped: BTreeSet<DatabaseDirectory>,
-    /// Which of the transactions that were asked for have written something.
-    pub(crate) wrote: BTreeSet<u32>,
+    /// Which of the transactions that were asked for it commits.
+    pub(crate) committed: BTreeSet<u32>,
     /// The databases whose directories the replay copies, each with the one that it copies.
     pub(crate) sources: BTreeMap<u32, u32>,
 }
@@ -179,7 +179,7 @@ impl Databases {
             (Some(begun), Some(after)) => {
                 let writer = after.row_version.parse();
                 let is_of_then = begun.row_version == after.row_version
-                    || writer.is_ok_and(|writer| wal.wrote.contains(&writer));
+                    || writer.is_ok_and(|writer| wal.committed.contains(&writer));
                 let is_half_dropped = after.is_invalid && !begun.is_invalid;
                 Some((if is_of_then { after } else { begun }, is_half_dropped))
             }
@@ -306,7 +306,7 @@ mod tests {
                 database: 16400,
             }]
             .into(),
-            wrote: [5].into(),
+            committed: [5].into(),
             sources: [(16403, 16402), (16404, 1)].into(),
         };
         let records = databases.records(&wal);

@@ -64,13 +64,14 @@ async fn a_file_counts_as_not_there_when_it_was_asked_for_again() {
         let healthy = repository_on(Arc::clone(&store)).await;
         for (name, content) in [
             (segment_name(5), valid_segment(5, 1)),
+            (segment_name(6), valid_segment(6, 1)),
             (history.to_owned(), b"1\t0/500000\tbegun\n".to_vec()),
         ] {
             let pushed = push_content(&healthy, &name, &content).await;
             pushed.expect("pushed");
         }
         if is_packed {
-            pack_all(&healthy).await;
+            assert_eq!(pack_all(&healthy).await.packs.len(), 1);
         }
         // The first call reads repository.json.
         let faults = Faults {

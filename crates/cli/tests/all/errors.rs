@@ -69,7 +69,6 @@ fn the_words_of_other_programs_are_answered_with_ours() {
             "leave a link in its place",
         ),
         (&["restore", "--process-max=4"], "as many threads as"),
-        (&["backup", "--process-max=4"], "--threads says"),
         (&["backup", "--no-online"], "start it first"),
         (&["backup", "--backup-standby"], "-h names the server"),
         (&["backup", "--exclude=x"], "keep other files outside"),

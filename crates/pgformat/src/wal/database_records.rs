@@ -141,6 +141,26 @@ pub fn made_initial_fork(record: &[u8], layout: &RecordLayout) -> Option<RelFile
     locator_at(main, 0).filter(|_| is_initial)
 }
 
+/// Names the transactions that a record commits, subtransactions included. One that was prepared is not named. `record`
+/// are the bytes that `layout` was read from.
+pub fn committed_transactions(record: &[u8], layout: &RecordLayout, mut each: impl FnMut(u32)) {
+    let info = layout.header.info;
+    let is_commit = layout.header.rmid == rmgr_id::XACT && info & XACT_OPCODE_MASK == xact::COMMIT;
+    let Some(main) = main_data(record, layout).filter(|_| is_commit) else {
+        return;
+    };
+    each(layout.header.xid);
+    if info & XACT_HAS_FLAGS == 0 {
+        return;
+    }
+    if let Some((at, number)) = subtransactions(main) {
+        let list = main.get(at..).unwrap_or_default();
+        for subtransaction in list.as_chunks::<4>().0.iter().take(number as usize) {
+            each(u32::from_le_bytes(*subtransaction));
+        }
+    }
+}
+
 /// Those of a database as a whole.
 fn of_database(
     main: &[u8],
@@ -169,20 +189,23 @@ fn of_drop(main: &[u8], mut each: impl FnMut(DatabaseDirectory)) {
     }
 }
 
+/// Where the end of a transaction names subtransactions, and how many.
+fn subtransactions(main: &[u8]) -> Option<(usize, u32)> {
+    let flags = read_u32(main, 8)?;
+    let at = if flags & HAS_DATABASE == 0 { 12 } else { 20 };
+    match flags & HAS_SUBTRANSACTIONS {
+        0 => Some((at, 0)),
+        _ => Some((at + 4, read_u32(main, at)?)),
+    }
+}
+
 /// Those in which the end of a transaction removes files.
 fn of_removed_relations(main: &[u8], mut each: impl FnMut(DatabaseDirectory)) {
-    let mut at = 12;
-    let flags = read_u32(main, 8).unwrap_or_default();
-    if flags & HAS_DATABASE != 0 {
-        at += 8;
-    }
-    if flags & HAS_SUBTRANSACTIONS != 0 {
-        let Some(number) = read_u32(main, at) else {
-            return;
-        };
-        at = after_list(at, number, 4);
-    }
-    if flags & HAS_RELATIONS == 0 {
+    let Some((at, number)) = subtransactions(main) else {
+        return;
+    };
+    let at = at.saturating_add((number as usize).saturating_mul(4));
+    if read_u32(main, 8).unwrap_or_default() & HAS_RELATIONS == 0 {
         return;
     }
     let Some((number, relations)) = read_u32(main, at).zip(main.get(at.saturating_add(4)..)) else {
@@ -193,12 +216,6 @@ fn of_removed_relations(main: &[u8], mut each: impl FnMut(DatabaseDirectory)) {
             each(directory_of(locator));
         }
     }
-}
-
-/// Behind a number and as many elements.
-fn after_list(at: usize, number: u32, element_len: usize) -> usize {
-    let list_len = (number as usize).saturating_mul(element_len);
-    at.saturating_add(4).saturating_add(list_len)
 }
 
 fn ends_transaction(info: u8) -> bool {
@@ -321,6 +338,34 @@ mod tests {
         // What says that there are more than it has.
         let short = record(rmgr_id::DATABASE, 0x20, &[16400, u32::MAX, 1663]);
         assert_eq!(read(&short, 15), (None, vec![[1663, 16400]]));
+    }
+
+    #[test]
+    fn a_commit_names_its_subtransactions() {
+        let committed = |info, main: &[u32]| {
+            let mut bytes = record(rmgr_id::XACT, info, main);
+            bytes[4..8].copy_from_slice(&700u32.to_le_bytes());
+            let bytes = finished(bytes);
+            let mut layout = RecordLayout::default();
+            let version = Version::from_major(15).expect("supported");
+            layout.read(&bytes, version).expect("a record");
+            let mut committed = Vec::new();
+            committed_transactions(&bytes, &layout, |xid| committed.push(xid));
+            committed
+        };
+        assert_eq!(committed(xact::COMMIT, &[0, 0]), [700]);
+        let flagged = xact::COMMIT | XACT_HAS_FLAGS;
+        assert_eq!(committed(flagged, &[0, 0, 0]), [700]);
+        assert_eq!(
+            committed(flagged, &[0, 0, 2, 2, 701, 702, 9]),
+            [700, 701, 702]
+        );
+        assert_eq!(committed(flagged, &[0, 0, 3, 5, 1663, 1, 701]), [700, 701]);
+        // What says that there are more than it has.
+        assert_eq!(committed(flagged, &[0, 0, 2, u32::MAX, 701]), [700, 701]);
+        for other in [xact::ABORT, xact::COMMIT_PREPARED] {
+            assert_eq!(committed(other, &[0, 0]), [0; 0]);
+        }
     }
 
     #[test]

@@ -21,8 +21,8 @@ mod writer;
 
 pub use backup_mark::BackupMark;
 pub use database_records::{
-    DatabaseDirectory, DirectoryCopy, changed_directories, dropped_directories, made_directory,
-    made_initial_fork,
+    DatabaseDirectory, DirectoryCopy, changed_directories, committed_transactions,
+    dropped_directories, made_directory, made_initial_fork,
 };
 pub use page_header::{FIRST_IS_CONTRECORD, LONG_HEADER, PageHeader};
 pub use reader::{Event, PageState, SegmentReader};

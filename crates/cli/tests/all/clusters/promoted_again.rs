@@ -85,6 +85,14 @@ fn with_one_number_twice<'a>(site: &'a Site) -> (Server<'a>, Server<'a>) {
     promote_again(site, &copy);
     copy.sql("ALTER SYSTEM SET archive_mode = on");
     copy.stop();
+    // What is left of its timeline 2 would be archived, too.
+    for entry in fs::read_dir(copy.data().join("pg_wal")).expect("readable") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if name.is_some_and(|name| name.starts_with("00000002")) {
+            fs::remove_file(path).expect("removed");
+        }
+    }
     copy.start(&[]);
     write(&copy, "3-copy");
     copy.archive_everything();
