@@ -116,7 +116,7 @@ fn a_timeline_is_no_ancestor_by_its_number() {
     }
     refused(&site, &["--target-immediate"]);
     let told = expired(&site);
-    assert!(told.contains("removed: backups 0"), "{told}");
+    assert!(told.contains("retention-full, of timeline 2"), "{told}");
     production.archive_everything();
     refused(&site, &[]);
     let all = "1-common 4-production 5-production";
