@@ -32,7 +32,12 @@ fuzz_target!(|input: &[u8]| {
         // No record and no end of a transaction, or some.
         let times = match lie % 2 {
             0 => [0, i64::MAX as u64, i64::MIN as u64, 0],
-            _ => [0xA_0FE0_0028 + ((number as u64) << 20), 5, 5 + u64::from(from), u64::from(to)],
+            _ => [
+                0xA_0FE0_0028 + ((number as u64) << 20),
+                5,
+                5 + u64::from(from),
+                u64::from(to),
+            ],
         };
         for value in times {
             index.extend_from_slice(&value.to_le_bytes());

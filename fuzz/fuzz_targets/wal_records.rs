@@ -11,6 +11,7 @@ use walzip_pgformat::version::VERSIONS;
 use walzip_pgformat::wal::{
     DirectoryCopy, PageHeader, PageState, RECORD_HEADER_LEN, RecordHeader, SegmentHeader,
     SegmentWriter, TellingRecords, TimedRecord, UnbrokenRecords, changed_directories,
+    committed_transactions, dropped_directories, made_directory, made_initial_fork,
 };
 use walzip_pgformat::{Lsn, SystemId, TimelineId};
 
@@ -66,6 +67,10 @@ fn search(segment: &[u8], major: u32) {
     let read = unbroken.read(segment, |record| {
         let (bytes, layout) = (record.bytes, record.layout);
         changed_directories(bytes, layout, record.version, |_| ());
+        dropped_directories(bytes, layout, record.version, |_| ());
+        committed_transactions(bytes, layout, |_| ());
+        let _ = made_directory(bytes, layout, record.version);
+        let _ = made_initial_fork(bytes, layout);
         let _ = DirectoryCopy::read(bytes, layout);
         let _ = TimedRecord::read(bytes, layout, major);
     });

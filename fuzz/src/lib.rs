@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use walzip_codec::{MAGIC, RunBoth, VERSION};
 use walzip_codec::table::{Attribute, Entries, KeyAttribute, Order, TableRows, TableShape};
+use walzip_codec::{MAGIC, RunBoth, VERSION};
 use walzip_pgformat::PAGE_SIZE;
 
 /// A member with one stored block (docs/format/container.md) of any content, with right checksums.
@@ -64,5 +64,10 @@ pub fn entries(key: usize, pages: usize, bytes: &[u8]) -> Arc<Entries> {
         here();
         beside();
     };
-    Arc::new(Entries::sort(Arc::new(rows), &shape, &shape.indexes[0], run_both))
+    Arc::new(Entries::sort(
+        Arc::new(rows),
+        &shape,
+        &shape.indexes[0],
+        run_both,
+    ))
 }
