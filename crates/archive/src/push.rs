@@ -468,9 +468,7 @@ async fn archive_history(
     match file.archive_in_doubt(part, options).await {
         Ok(_) => tracing::warn!("{shown} was not archived yet, and is now"),
         // It contradicts WAL that is archived. The segment may be archived all the same.
-        Err(
-            error @ (ArchiveError::HistoryConflict { .. } | ArchiveError::AncestorConflict { .. }),
-        ) => tracing::warn!("{error}"),
+        Err(error @ ArchiveError::HistoryConflict { .. }) => tracing::warn!("{error}"),
         Err(error) => return Err(error),
     }
     Ok(())

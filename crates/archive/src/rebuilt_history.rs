@@ -83,6 +83,18 @@ pub async fn rebuild_history(
     };
     let mut content = history_of(repository, parent).await?;
     let switch = end_before(lsn, size);
+    let of_parent = WalFileName::History(parent).to_string();
+    let begins = timelines::read_history(&of_parent, parent, &content)?;
+    if begins
+        .ancestors
+        .last()
+        .is_some_and(|last| switch <= last.switch)
+    {
+        return refuse(format!(
+            "timeline {timeline} left a timeline {parent} at {switch}, where the one in the archive had not begun: it is \
+             another server's. \"walzip timeline set-aside {timeline}\" puts it away"
+        ));
+    }
     content.extend_from_slice(format!("{parent}\t{switch}\t{REBUILT}\n").as_bytes());
     Ok(RebuiltHistory {
         timeline,

@@ -373,6 +373,7 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::WalNotArchived,
             Some(
                 "If this is a copy that was restored, and is to be thrown away, add --force, and do not push its WAL. If it \
+                 is a standby whose primary runs, run \"walzip check\" there, and repeat this; do not push its WAL. If it \
                  was production, push each of them (walzip archive-push FILE), and do not start this server again: it would \
                  go on writing into the last one. Where a push is refused (exit code 45), another server has archived \
                  under that name: \"walzip timeline set-aside\" puts its WAL away. Nothing was changed.",

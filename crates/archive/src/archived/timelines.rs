@@ -222,6 +222,16 @@ impl Timelines {
             .is_some_and(|switch| at <= switch)
     }
 
+    /// Whether a recovery to a timeline from one of these positions, on their timelines, comes through the fork there.
+    pub(crate) fn need_fork(
+        &self,
+        timeline: TimelineId,
+        fork: Lsn,
+        mut from: impl Iterator<Item = (TimelineId, Lsn)>,
+    ) -> bool {
+        from.any(|(of, at)| at <= fork && self.passes(timeline, of, at))
+    }
+
     /// The timelines that pass this position on `ancestor`, and `ancestor` itself.
     pub(crate) fn descendants(&self, ancestor: TimelineId, at: Lsn) -> Vec<TimelineId> {
         let known = self

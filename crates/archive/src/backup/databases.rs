@@ -127,7 +127,7 @@ impl Databases {
     pub(crate) fn writers(&self) -> BTreeSet<u32> {
         let is_new = |(oid, after): &(&u32, &Database)| {
             let begun = self.begun.get(oid);
-            begun.is_some_and(|begun| begun.row_version != after.row_version)
+            begun.is_none_or(|begun| begun.row_version != after.row_version)
         };
         let new = self.after.iter().filter(is_new);
         new.filter_map(|(_, after)| after.row_version.parse().ok())
@@ -152,7 +152,10 @@ impl Databases {
 
     /// Those that are listed after the copy, where nothing has changed meanwhile.
     pub(crate) fn unchanged(&self) -> Vec<DatabaseRecord> {
-        let record = |(oid, database): (&u32, &Database)| DatabaseRecord::new(*oid, &database.name);
+        let record = |(oid, database): (&u32, &Database)| DatabaseRecord {
+            dropped: database.is_invalid,
+            ..DatabaseRecord::new(*oid, &database.name)
+        };
         self.after.iter().map(record).collect()
     }
 
@@ -175,13 +178,14 @@ impl Databases {
     /// What a database was when the backup ended, and whether it was dropped by then; nothing where it was not there
     /// yet.
     fn at_stop(&self, oid: u32, wal: &SeenInWal) -> Option<(&Database, bool)> {
+        let is_committed = |after: &Database| {
+            let writer = after.row_version.parse();
+            writer.is_ok_and(|writer| wal.committed.contains(&writer))
+        };
         match (self.begun.get(&oid), self.after.get(&oid)) {
             (Some(begun), Some(after)) => {
-                let writer = after.row_version.parse();
-                let is_of_then = begun.row_version == after.row_version
-                    || writer.is_ok_and(|writer| wal.committed.contains(&writer));
-                let is_half_dropped = after.is_invalid && !begun.is_invalid;
-                Some((if is_of_then { after } else { begun }, is_half_dropped))
+                let is_of_then = begun.row_version == after.row_version || is_committed(after);
+                Some((if is_of_then { after } else { begun }, after.is_invalid))
             }
             (Some(begun), None) => {
                 let directory = DatabaseDirectory {
@@ -190,7 +194,11 @@ impl Databases {
                 };
                 Some((begun, wal.dropped.contains(&directory)))
             }
-            (None, Some(after)) => Some((after, false)).filter(|_| wal.made.contains(&oid)),
+            // It may be made before the backup begins, and committed after that.
+            (None, Some(after)) => {
+                let is_there = wal.made.contains(&oid) || is_committed(after);
+                is_there.then_some((after, after.is_invalid))
+            }
             (None, None) => Some((self.before.get(&oid)?, true)),
         }
     }
@@ -298,7 +306,7 @@ mod tests {
             (16405, "renamed_later", "9"),
         ];
         let databases = Databases::of(&before, &after);
-        assert_eq!(databases.writers(), [5, 9].into());
+        assert_eq!(databases.writers(), [4, 5, 8, 9].into());
         let wal = SeenInWal {
             made: [16403].into(),
             dropped: [DatabaseDirectory {

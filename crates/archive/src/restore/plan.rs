@@ -14,8 +14,8 @@ mod timeline;
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, Repository};
 
 use super::RestoreOptions;
@@ -338,17 +338,23 @@ impl<'a> Planner<'a> {
             self.timelines.passes(timeline, stop.timeline, stop.lsn)
         };
         let mut expected_end = None;
+        let stop = backup.stop.lsn;
+        // A backup of a standby may end where a segment does. A server sees that it has come to a target by the record
+        // after that.
+        let last_number = reach.last_number;
+        let ends_at_stop = last_number.is_none_or(|last| last < self.wal.number_at(stop));
         let is_reached = match self.target() {
-            RecoveryTarget::Immediate => true,
+            RecoveryTarget::Immediate => !ends_at_stop,
             RecoveryTarget::Latest => {
+                let last = end.last_record.0 - u64::from(ends_at_stop);
                 // A standby goes on from there.
                 expected_end = (!self.options.standby).then_some(ExpectedEnd {
-                    lsn: end.last_record,
+                    lsn: Lsn(last),
                     time: None,
                 });
                 reach.hole.is_none()
             }
-            RecoveryTarget::Lsn(lsn) => *lsn <= end.last_record,
+            RecoveryTarget::Lsn(lsn) => *lsn <= end.last_record && !(ends_at_stop && *lsn >= stop),
             RecoveryTarget::Time(time) => {
                 let (time, way): (_, &Way<'_>) = (&self.last_included(*time), &way);
                 let (repository, from) = (self.repository, backup.stop);

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{AsideLabel, PackName, Repository, WalEntry};
 
 use super::content::{PackedHashes, archived};
@@ -17,6 +17,7 @@ use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::stored_wal::StoredWal;
 use crate::archived::timelines::Timelines;
 use crate::archived::wal_index;
+use crate::backups::backup_record::ListedBackup;
 use crate::error::ArchiveError;
 
 /// A part of a timeline.
@@ -83,7 +84,8 @@ pub async fn plan_set_aside_from(
         }
     }
     refuse_unknown_descent(from.timeline, &timelines)?;
-    refuse_only_copy(&part, &listing, &timelines)?;
+    let stops = backup_stops(repository).await?;
+    refuse_only_copy(&part, &listing, (&timelines, &stops))?;
     let needs = |segment: SegmentName| part.has(segment) || whole.contains(&segment.timeline);
     let what = format!("timeline {} from {from} on", from.timeline);
     refuse_backups(repository, &what, needs).await?;
@@ -117,10 +119,11 @@ pub async fn plan_set_aside_from(
 }
 
 /// Refuses to move what a timeline that left it there needs from before that, and has not archived itself.
+/// Where the child has archived more, and no backup comes through there any more, its own has expired.
 fn refuse_only_copy(
     part: &Part,
     listing: &[WalEntry],
-    timelines: &Timelines,
+    (timelines, stops): (&Timelines, &[(TimelineId, Lsn)]),
 ) -> Result<(), ArchiveError> {
     let size = part.segment_size_bytes;
     let wal = ArchivedWal::of(listing, size);
@@ -140,7 +143,9 @@ fn refuse_only_copy(
         };
         let leaves_within =
             parent == part.from.timeline && begin < switch && wal.number_at(switch) == part.number;
-        if leaves_within && !timelines.known().any(|other| has_copy(&other)) {
+        let has_expired = wal.numbers_from(child, part.number + 1).next().is_some()
+            && !timelines.need_fork(child, switch, stops.iter().copied());
+        if leaves_within && !has_expired && !timelines.known().any(|other| has_copy(&other)) {
             return Err(ArchiveError::Request(format!(
                 "timeline {child} left timeline {parent} at {switch}, in {}, and has not archived its own {own} yet: what \
                  comes before that position is nowhere else. Let the server of timeline {child} archive it (walzip check \
@@ -150,6 +155,18 @@ fn refuse_only_copy(
         }
     }
     Ok(())
+}
+
+/// Where the finished backups end. One that cannot be read cannot be restored either.
+async fn backup_stops(repository: &Repository) -> Result<Vec<(TimelineId, Lsn)>, ArchiveError> {
+    let listed = ListedBackup::all(repository).await?;
+    let own = listed
+        .into_iter()
+        .filter(|backup| backup.cluster() == Some(repository.cluster()));
+    let records = own.filter_map(|backup| backup.read.ok());
+    Ok(records
+        .map(|record| (record.stop.timeline, record.stop.lsn))
+        .collect())
 }
 
 /// Nothing is left to be moved: either that was done, or there never was anything.

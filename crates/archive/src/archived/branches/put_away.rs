@@ -40,7 +40,14 @@ impl<B: BranchBackup> Branches<'_, B> {
         let way = self.wal.way(self.timelines, child);
         let own = way.segment(number)?;
         let is_missing = way.begin(number) < left_at && !self.wal.missing(&[own])?.is_empty();
-        Ok(is_missing.then_some(own))
+        let stops = self.backups.iter().map(BranchBackup::stop);
+        let is_expired = self.wal.numbers_from(child, number + 1).next().is_some()
+            && !self.timelines.need_fork(
+                child,
+                left_at,
+                stops.map(|stop| (stop.timeline, stop.lsn)),
+            );
+        Ok((is_missing && !is_expired).then_some(own))
     }
 
     /// The number of the first segment that a timeline has for itself, after another one has left it. That in which

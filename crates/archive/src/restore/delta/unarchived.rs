@@ -205,7 +205,11 @@ impl<'r> Stored<'r> {
             .filter(|pair| pair[0] + 1 != pair[1])
             .map(|pair| pair[1]);
         let first = breaks.next().or(numbers.first().copied());
-        Ok(match first.is_none_or(|first| number > first) {
+        let is_behind = match first {
+            Some(first) => number > first,
+            None => !self.is_left_behind(&wal, name.timeline, number),
+        };
+        Ok(match is_behind {
             true => Worth::Lost,
             false => Worth::InHole(name, segment.size_bytes()),
         })
@@ -231,6 +235,16 @@ impl<'r> Stored<'r> {
             }
         }
         Ok(until)
+    }
+
+    /// Whether a timeline with WAL left this one in the segment, or later: what is not archived of this one has expired,
+    /// or is in a hole.
+    fn is_left_behind(&self, wal: &ArchivedWal, timeline: TimelineId, number: u64) -> bool {
+        self.timelines.known().any(|other| {
+            let left_at = self.timelines.left_at(timeline, other);
+            left_at.is_some_and(|at| wal.number_at(at) >= number)
+                && wal.numbers_from(other, 0).next().is_some()
+        })
     }
 
     /// Up to where a timeline that left this one in the segment has a copy of it.

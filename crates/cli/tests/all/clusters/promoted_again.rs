@@ -74,6 +74,20 @@ fn a_copy_that_is_promoted_twice_is_still_beside_production() {
     );
 }
 
+/// What is left of its timeline 2 would be archived, too.
+fn archive_from_now_on(copy: &Server) {
+    copy.sql("ALTER SYSTEM SET archive_mode = on");
+    copy.stop();
+    for entry in fs::read_dir(copy.data().join("pg_wal")).expect("readable") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if name.is_some_and(|name| name.starts_with("00000002")) {
+            fs::remove_file(path).expect("removed");
+        }
+    }
+    copy.start(&[]);
+}
+
 /// A copy that did not archive, was promoted, and archives since it was promoted once more; and then production takes the
 /// number that the copy has left.
 fn with_one_number_twice<'a>(site: &'a Site) -> (Server<'a>, Server<'a>) {
@@ -83,17 +97,7 @@ fn with_one_number_twice<'a>(site: &'a Site) -> (Server<'a>, Server<'a>) {
     let copy = promoted(site, "copy", &[]);
     write(&copy, "2-copy");
     promote_again(site, &copy);
-    copy.sql("ALTER SYSTEM SET archive_mode = on");
-    copy.stop();
-    // What is left of its timeline 2 would be archived, too.
-    for entry in fs::read_dir(copy.data().join("pg_wal")).expect("readable") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        if name.is_some_and(|name| name.starts_with("00000002")) {
-            fs::remove_file(path).expect("removed");
-        }
-    }
-    copy.start(&[]);
+    archive_from_now_on(&copy);
     write(&copy, "3-copy");
     copy.archive_everything();
     write(&primary, "4-production");
@@ -122,7 +126,7 @@ fn a_timeline_is_no_ancestor_by_its_number() {
     let all = "1-common 4-production 5-production";
     assert_eq!(restored_rows(&site, &["--target-timeline", "2"]), all);
     copy.stop();
-    let aside = ["timeline", "set-aside", "3", "--confirm", "--force"];
+    let aside = ["timeline", "set-aside", "3", "--confirm"];
     let aside = site.walzip(&aside).output().expect("runs");
     // Its backups go before.
     assert_eq!(aside.status.code(), Some(31), "{}", said(&aside));
@@ -183,4 +187,32 @@ fn check_says_that_no_backup_leads_to_the_servers_timeline() {
     assert!(matches!(checked.status.code(), Some(75 | 104)), "{told}");
     let output = restore(&site, "refused", &[]);
     assert_eq!(output.status.code(), Some(110), "{}", said(&output));
+}
+
+/// Its timeline 2 is not production's, which is in the archive: what comes after it is not taken.
+#[test]
+fn what_follows_another_servers_timeline_is_not_archived() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let primary = primary(&site);
+    write(&primary, "1-common");
+    primary.archive_everything();
+    let copy = promoted(&site, "copy", &[]);
+    write(&copy, "2-copy");
+    promote_again(&site, &copy);
+    write(&primary, "3-production");
+    primary.archive_everything();
+    promote_again(&site, &primary);
+    wait_for(&site, "00000002.history");
+    archive_from_now_on(&copy);
+    copy.sql("SELECT pg_switch_wal()");
+    copy.wait_until("SELECT failed_count > 1 FROM pg_stat_archiver");
+    assert!(copy.log().contains("is not the one in the archive"));
+    assert!(objects(&site, "00000003").is_empty());
+    copy.stop();
+    write(&primary, "4-production");
+    primary.archive_everything();
+    assert_eq!(
+        restored_rows(&site, &[]),
+        "1-common 3-production 4-production"
+    );
 }

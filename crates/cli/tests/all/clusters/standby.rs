@@ -123,3 +123,35 @@ fn a_backup_that_an_idle_primary_keeps_waiting_names_the_primary() {
     primary.sql("SELECT pg_switch_wal()");
     succeed(&mut standby.walzip(&["backup", "--archive-timeout", "60"]));
 }
+
+/// A server sees that it has come to a target by the record after that.
+#[test]
+fn a_backup_that_ends_where_a_segment_does_is_restored_before_anything_follows() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = Server::backed_up(&site);
+    let standby = Server::on(&site, "standby");
+    restore(&standby, &["--archive-mode", "preserve"]);
+    follow(&site, &standby, &primary);
+    standby.start(&[]);
+    primary.sql("INSERT INTO note VALUES ('last')");
+    primary.sql("CHECKPOINT");
+    let end = primary.sql("SELECT pg_walfile_name(pg_switch_wal())");
+    primary.wait_until(&format!(
+        "SELECT coalesce(last_archived_wal >= '{end}', false) FROM pg_stat_archiver"
+    ));
+    standby.wait_until(
+        "SELECT mod(pg_last_wal_replay_lsn() - '0/0', 1048576) = 0
+         AND EXISTS (SELECT FROM note WHERE body = 'last')",
+    );
+    succeed(&mut standby.walzip(&["backup"]));
+    primary.stop();
+    let restored = Server::on(&site, "restored");
+    let mut at_once = restored.walzip(&["restore", "--target-immediate", "-D"]);
+    let output = at_once.arg(restored.data()).output().expect("runs");
+    assert_eq!(output.status.code(), Some(112), "{}", said(&output));
+    restore(&restored, &[]);
+    restored.start(&[]);
+    restored.wait_until("SELECT NOT pg_is_in_recovery()");
+    let rows = restored.sql("SELECT count(*) FROM note WHERE body = 'last'");
+    assert_eq!(rows, "1");
+}
