@@ -9,6 +9,7 @@ use walzip_pgformat::{Lsn, PAGE_SIZE, TimelineId};
 use walzip_repo::{Repository, WalEntry};
 
 use crate::archived::archived_wal::ArchivedWal;
+use crate::archived::branches::readable;
 use crate::archived::own_history::REBUILT;
 use crate::archived::stored_wal::StoredWal;
 use crate::archived::timelines::{self, FIRST_TIMELINE, Timelines};
@@ -54,7 +55,8 @@ pub async fn rebuild_history(
     let first = wal.numbers_from(timeline, 0).next();
     let first = first.map(|first| wal.name(timeline, first)).transpose()?;
     let times = match first {
-        Some(segment) => Some(SegmentTimes::read(repository, segment).await?),
+        // Where it is damaged, a follower may tell.
+        Some(segment) => readable(SegmentTimes::read(repository, segment).await)?,
         None => None,
     };
     let begins = times.as_ref().and_then(|times| times.beginning(timeline));
@@ -83,18 +85,7 @@ pub async fn rebuild_history(
     };
     let mut content = history_of(repository, parent).await?;
     let switch = end_before(lsn, size);
-    let of_parent = WalFileName::History(parent).to_string();
-    let begins = timelines::read_history(&of_parent, parent, &content)?;
-    if begins
-        .ancestors
-        .last()
-        .is_some_and(|last| switch <= last.switch)
-    {
-        return refuse(format!(
-            "timeline {timeline} left a timeline {parent} at {switch}, where the one in the archive had not begun: it is \
-             another server's. \"walzip timeline set-aside {timeline}\" puts it away"
-        ));
-    }
+    refuse_before_parent((timeline, switch), (parent, &content))?;
     content.extend_from_slice(format!("{parent}\t{switch}\t{REBUILT}\n").as_bytes());
     Ok(RebuiltHistory {
         timeline,
@@ -103,6 +94,22 @@ pub async fn rebuild_history(
         parent,
         switch,
     })
+}
+
+/// Refuses to let a timeline leave its parent before that began: the parent was another server's.
+fn refuse_before_parent(
+    (timeline, switch): (TimelineId, Lsn),
+    (parent, history): (TimelineId, &[u8]),
+) -> Result<(), ArchiveError> {
+    let name = WalFileName::History(parent).to_string();
+    let history = timelines::read_history(&name, parent, history)?;
+    match history.ancestors.last() {
+        Some(last) if switch <= last.switch => Err(ArchiveError::Request(format!(
+            "timeline {timeline} left a timeline {parent} at {switch}, where the one in the archive had not begun: it is \
+             another server's. \"walzip timeline set-aside {timeline}\" puts it away"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// What the histories of timelines that followed this one have of it, each once: PostgreSQL adds a line to the lines of the
@@ -225,6 +232,19 @@ fn end_before(record: Lsn, segment_size_bytes: u32) -> Lsn {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_timeline_leaves_its_parent_before_that_began() {
+        let history = b"1\t0/500\tx\n";
+        let refused = |parent, history, switch| {
+            let own = (TimelineId(3), Lsn(switch));
+            refuse_before_parent(own, (TimelineId(parent), history)).is_err()
+        };
+        assert!(refused(2, &history[..], 0x300));
+        assert!(refused(2, &history[..], 0x500));
+        assert!(!refused(2, &history[..], 0x900));
+        assert!(!refused(1, b"", 0x300));
+    }
 
     #[test]
     fn the_lines_of_a_timeline_are_those_before_its_own_in_a_later_history() {

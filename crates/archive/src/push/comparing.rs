@@ -1,6 +1,7 @@
 //! Whether what has a file's name already is the file.
 
 use bytes::Bytes;
+use walzip_codec::DecodeError;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{RepoError, Repository};
 
@@ -8,7 +9,6 @@ use crate::archived::own_history;
 use crate::archived::stable_file::StableFile;
 use crate::archived::stored_wal::StoredWal;
 use crate::error::ArchiveError;
-use crate::push::put_again::is_broken;
 
 /// Compares with what has the name already; returns its size as it is stored.
 pub(super) async fn compare(
@@ -61,4 +61,16 @@ async fn is_rebuilt(name: &str, file: &StableFile, object: Bytes) -> bool {
     };
     let archived = StoredWal::Single(object).content(name).await;
     archived.is_ok_and(|archived| own_history::is_rebuilt_of(timeline, &archived, file.beginning()))
+}
+
+/// Whether an object can be decoded by nobody.
+pub(super) fn is_broken(error: &ArchiveError) -> bool {
+    match error {
+        ArchiveError::Damaged { .. } => true,
+        ArchiveError::Undecodable { source, .. } => !matches!(
+            source,
+            DecodeError::UnsupportedVersion { .. } | DecodeError::Disproportionate { .. }
+        ),
+        _ => false,
+    }
 }

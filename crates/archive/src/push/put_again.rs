@@ -1,12 +1,12 @@
 //! A segment that is pushed once more since the archive has lost it: it is in a pack, and damaged there.
 
 use bytes::Bytes;
-use walzip_codec::DecodeError;
 use walzip_repo::{PutOutcome, RepoError, Repository, WalPack};
 
 use crate::archived::stable_file::StableFile;
 use crate::error::ArchiveError;
 use crate::packs::{PackReader, is_damage};
+use crate::push::comparing::is_broken;
 
 /// Puts a segment beside the packs that have it, none of which can be decoded up to it, as `error` says. It has to be the one
 /// that was packed, as far as an index of these packs can be read. Says whether it was put; where another one has put it
@@ -51,17 +51,5 @@ async fn packed_hash(
             .and_then(|(reader, index)| reader.original_hash(index))),
         Err(error) if is_damage(&error) => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-/// Whether an object can be decoded by nobody.
-pub(super) fn is_broken(error: &ArchiveError) -> bool {
-    match error {
-        ArchiveError::Damaged { .. } => true,
-        ArchiveError::Undecodable { source, .. } => !matches!(
-            source,
-            DecodeError::UnsupportedVersion { .. } | DecodeError::Disproportionate { .. }
-        ),
-        _ => false,
     }
 }

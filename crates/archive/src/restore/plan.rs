@@ -346,7 +346,7 @@ impl<'a> Planner<'a> {
         let is_reached = match self.target() {
             RecoveryTarget::Immediate => !ends_at_stop,
             RecoveryTarget::Latest => {
-                let last = end.last_record.0 - u64::from(ends_at_stop);
+                let last = end.last_record.0.saturating_sub(u64::from(ends_at_stop));
                 // A standby goes on from there.
                 expected_end = (!self.options.standby).then_some(ExpectedEnd {
                     lsn: Lsn(last),
