@@ -2,6 +2,7 @@
 
 pub(crate) mod choice;
 pub(crate) mod placement;
+pub(crate) mod replay_start;
 pub(crate) mod running_server;
 
 use std::io;

@@ -17,11 +17,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use futures::future::join;
+use futures::future::{join, join3};
 use object_store::ObjectStore;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
-use walzip_repo::{ClusterIdentity, Repository, WalPacks};
+use walzip_repo::{ClusterIdentity, Repository, WalMark, WalPacks};
 
 use crate::archived::stored_wal::{StoredWal, warn_of_late};
 use crate::archived::timelines::Timelines;
@@ -129,29 +129,31 @@ pub async fn find_for_data_directory(
 ) -> Result<Option<FoundWal>, ArchiveError> {
     let is_history = matches!(name.parse()?, WalFileName::History(_));
     let cluster = cluster::of_data_directory(data_directory).await?;
-    let get = StoredWal::get_unopened(store, cluster, name);
-    // Most histories that a server asks for are not there. Each answer of a store on another host takes its time.
-    let (stored, opened) = match is_history {
+    let get = || StoredWal::get_unopened(store, cluster, name);
+    // What is not found means nothing before the records and the mark were. Most histories that a server asks for are not
+    // there, and each answer of a store on another host takes its time: all three are asked for at once.
+    let open = || Repository::open(Arc::clone(store));
+    let mark = || WalMark::find(store.as_ref(), cluster);
+    let (stored, in_place) = match is_history {
         true => {
-            let (stored, opened) = join(get, Repository::open(Arc::clone(store))).await;
-            (stored?, Some(opened))
+            let (stored, opened, mark) = join3(get(), open(), mark()).await;
+            (stored?, Some((opened, mark)))
         }
-        false => (get.await?, None),
+        false => (get().await?, None),
     };
-    let stored = match stored {
-        Some(stored) => Some(stored),
-        None => {
-            // Whether that means anything, the records and the mark say.
-            let repository = match opened {
-                Some(opened) => opened?,
-                None => Repository::open(Arc::clone(store)).await?,
+    let stored = match (stored, in_place) {
+        (Some(stored), _) => Some(stored),
+        (None, in_place) => {
+            let (opened, mark) = match in_place {
+                Some(in_place) => in_place,
+                None => join(open(), mark()).await,
             };
             let what = || data_directory.display().to_string();
-            let part = cluster::part_of(&repository, cluster, what).await?;
-            let (in_place, not_lost) = join(part.check_wal(), check_not_lost(&part, name)).await;
-            in_place?;
+            let part = cluster::part_of(&opened?, cluster, what).await?;
+            part.check_wal_by(mark).await?;
+            let (not_lost, stored) = join(check_not_lost(&part, name), get()).await;
             not_lost?;
-            StoredWal::get_unopened(store, cluster, name).await?
+            stored?
         }
     };
     Ok(stored.map(|stored| FoundWal {

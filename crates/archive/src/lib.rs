@@ -44,12 +44,12 @@ pub use backups::backup_record::{
 };
 pub use backups::unlogged::UnloggedRelation;
 pub use cluster::choice::{ClusterChoice, part};
+pub use cluster::replay_start::first_segment_of_replay;
 pub use coding::members;
 pub use error::{
     ArchiveError, LostHistories, OccupiedDirectory,
     other_branch::{OtherBranch, PutAway},
 };
-pub use get::clock_guard::first_segment_of_replay;
 pub use info::growth::Growth;
 pub use push::archive_status::{Backlog, is_ready};
 pub use server::archiver::{Archiver, Attempt};

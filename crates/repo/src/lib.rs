@@ -75,4 +75,5 @@ pub use removal::{LabelObject, remove_below};
 pub use repository::{Initialised, Repository};
 pub use store_settings::{DEFAULT_TIMEOUT, Environment, StoreSettings, UriStyle};
 pub use wal::{DatedWal, WalEntry, WalListing, WalSurvey};
+pub use wal_mark::WalMark;
 pub use wal_packs::{WalPack, WalPacks};

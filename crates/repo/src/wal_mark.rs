@@ -9,12 +9,26 @@
 //! Before a cluster's first segments are packed, the mark gets another name, which readers that know
 //! of no packs do not find: to them the WAL is not there, and none of it has ended.
 
+use object_store::ObjectStore;
 use object_store::path::Path;
 
 use crate::cluster::ClusterRecord;
+use crate::cluster_identity::ClusterIdentity;
 use crate::error::RepoError;
 use crate::layout::{self, MAX_SMALL_JSON_BYTES};
-use crate::repository::Repository;
+use crate::repository::{self, Repository};
+
+/// The mark among a cluster's WAL, as it was found: a store on another host takes its time for each answer, and this one
+/// can be asked for before the record is there.
+#[derive(Debug)]
+pub struct WalMark(Result<Option<ClusterRecord>, RepoError>);
+
+impl WalMark {
+    /// Looks for the mark, under the name of the first days; it is moved to the other one, and never back.
+    pub async fn find(store: &dyn ObjectStore, cluster: ClusterIdentity) -> WalMark {
+        WalMark(find_mark(store, cluster).await)
+    }
+}
 
 impl Repository {
     /// Refuses a repository whose WAL is not where it was put.
@@ -22,6 +36,12 @@ impl Repository {
     /// A repository without marks says less: its WAL counts as lost when nothing is in its place
     /// although there is a backup, none of which was ever finished without WAL.
     pub async fn check_wal(&self) -> Result<(), RepoError> {
+        let mark = WalMark::find(self.store().as_ref(), self.cluster()).await;
+        self.check_wal_by(mark).await
+    }
+
+    /// The same by the mark as it was found.
+    pub async fn check_wal_by(&self, mark: WalMark) -> Result<(), RepoError> {
         let record = self.record();
         let prefix = layout::wal_prefix(record.cluster);
         let missing = |detail: &str| {
@@ -30,7 +50,7 @@ impl Repository {
                 detail: detail.to_owned(),
             })
         };
-        match self.read_mark().await {
+        match mark.0 {
             Ok(Some(mark)) if is_of(&mark, record) => Ok(()),
             Ok(Some(_)) => missing("its cluster.json is of another repository"),
             // It is there, and so is what it stands for: its damage must not keep that back.
@@ -47,7 +67,8 @@ impl Repository {
 
     /// What is wrong with a mark that is there.
     pub async fn check_wal_mark(&self) -> Result<(), RepoError> {
-        self.read_mark().await.map(|_| ())
+        let mark = WalMark::find(self.store().as_ref(), self.cluster()).await;
+        mark.0.map(|_| ())
     }
 
     /// Puts the mark of the record to be written. One that is there, from an attempt that was
@@ -55,13 +76,14 @@ impl Repository {
     pub(crate) async fn mark_wal(&mut self) -> Result<(), RepoError> {
         let key = layout::wal_mark_key(self.cluster());
         let packed = layout::packed_mark_key(self.cluster());
-        if self.read_mark_at(&packed).await?.is_none() {
+        if self.mark_at(&packed).await?.is_none() {
             match self.create(&key, self.record().write()?).await {
                 Err(RepoError::AlreadyExists { .. }) => {}
                 put => return put,
             }
         }
-        let Some(mark) = self.read_mark().await? else {
+        let mark = find_mark(self.store().as_ref(), self.cluster()).await?;
+        let Some(mark) = mark else {
             return Err(RepoError::Unavailable {
                 key,
                 source: "it disappeared".into(),
@@ -89,7 +111,7 @@ impl Repository {
             Ok(()) | Err(RepoError::AlreadyExists { .. }) => {}
             Err(error) => return Err(error),
         }
-        match self.read_mark_at(&key).await? {
+        match self.mark_at(&key).await? {
             Some(mark) if is_of(&mark, self.record()) => {}
             _ => {
                 let detail = "it is not of this cluster".to_owned();
@@ -100,25 +122,8 @@ impl Repository {
         self.remove(&old).await.map(drop)
     }
 
-    /// The mark under the name of the first days; it is moved to the other one, and never back.
-    async fn read_mark(&self) -> Result<Option<ClusterRecord>, RepoError> {
-        match self
-            .read_mark_at(&layout::wal_mark_key(self.cluster()))
-            .await?
-        {
-            Some(mark) => Ok(Some(mark)),
-            None => {
-                self.read_mark_at(&layout::packed_mark_key(self.cluster()))
-                    .await
-            }
-        }
-    }
-
-    async fn read_mark_at(&self, key: &str) -> Result<Option<ClusterRecord>, RepoError> {
-        match self.read(key, MAX_SMALL_JSON_BYTES).await? {
-            Some(json) => ClusterRecord::read(key, &json).map(Some),
-            None => Ok(None),
-        }
+    async fn mark_at(&self, key: &str) -> Result<Option<ClusterRecord>, RepoError> {
+        mark_at(self.store().as_ref(), key).await
     }
 
     /// Whether there is anything below a prefix.
@@ -129,6 +134,23 @@ impl Repository {
             .await
             .map_err(|error| RepoError::from_store(prefix, error))?;
         Ok(!level.objects.is_empty() || !level.common_prefixes.is_empty())
+    }
+}
+
+async fn find_mark(
+    store: &dyn ObjectStore,
+    cluster: ClusterIdentity,
+) -> Result<Option<ClusterRecord>, RepoError> {
+    match mark_at(store, &layout::wal_mark_key(cluster)).await? {
+        Some(mark) => Ok(Some(mark)),
+        None => mark_at(store, &layout::packed_mark_key(cluster)).await,
+    }
+}
+
+async fn mark_at(store: &dyn ObjectStore, key: &str) -> Result<Option<ClusterRecord>, RepoError> {
+    match repository::read(store, key, MAX_SMALL_JSON_BYTES).await? {
+        Some(json) => ClusterRecord::read(key, &json).map(Some),
+        None => Ok(None),
     }
 }
 

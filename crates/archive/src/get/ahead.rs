@@ -88,6 +88,7 @@ async fn follow(
     let mut running = FuturesUnordered::new();
     let mut fetching = BTreeSet::new();
     let mut position = None;
+    let mut missing: Option<String> = None;
     let mut is_at_end = false;
     let mut is_in_order = true;
     let mut is_ending = false;
@@ -107,7 +108,13 @@ async fn follow(
         let window = window(now, options);
         let ahead = spool.keep(|name| window.iter().any(|wanted| wanted == name));
         let is_missing = |name: &&String| !ahead.contains(name) && !fetching.contains(*name);
-        let room = options.process_max.max(1).saturating_sub(fetching.len());
+        // Where the archive ended when it was last asked, one is enough to see whether it goes on.
+        missing = missing.filter(|missing| window.contains(missing));
+        let process_max = match missing {
+            Some(_) => 1,
+            None => options.process_max.max(1),
+        };
+        let room = process_max.saturating_sub(fetching.len());
         let next: Vec<String> = window
             .iter()
             .filter(is_missing)
@@ -126,7 +133,10 @@ async fn follow(
         tokio::select! {
             Some((name, fetched)) = running.next() => {
                 fetching.remove(&name);
-                is_at_end |= !finish(spool, &name, fetched)?;
+                match finish(spool, &name, fetched)? {
+                    true => missing = None,
+                    false => (missing, is_at_end) = (Some(name), true),
+                }
             }
             () = tokio::time::sleep(TICK) => {}
             () = &mut stop => is_ending = true,

@@ -8,16 +8,15 @@
 //! A record that lies on the border of two segments is not seen, and less than two seconds are no difference: many
 //! transactions end at once, and are written in any order.
 
-use std::fs;
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 use walzip_pgformat::Lsn;
-use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
 use walzip_pgformat::wal::{SegmentHeader, TimedRecord};
 use walzip_pgformat::wal_file_name::SegmentName;
 
 use crate::archived::wal_times::{SegmentTimes, Timed};
+use crate::cluster::replay_start::start_of_replay;
 use crate::error::ArchiveError;
 use crate::wal::expected_end::ExpectedEnd;
 use crate::wal::wal_end::shown;
@@ -72,7 +71,7 @@ impl ClockGuard {
         if later.peek().is_none() {
             return Ok(());
         }
-        let start = data_directory.and_then(start_of_backup).unwrap_or_default();
+        let start = data_directory.and_then(start_of_replay).unwrap_or_default();
         match later.find(|(timed, _)| timed.lsn >= start) {
             Some((Timed { lsn, .. }, later)) => Err(self.refusal(*lsn, later)),
             None => Ok(()),
@@ -100,22 +99,6 @@ impl ClockGuard {
              meant: {to_have_them} to have them, --target-lsn {lsn} --target-exclusive to end before it"
         ))
     }
-}
-
-/// The first segment that is replayed in a data directory that was restored.
-pub fn first_segment_of_replay(data_directory: &Path) -> Option<SegmentName> {
-    backup_label(data_directory).map(|label| label.start_file)
-}
-
-/// Where a replay begins in a data directory that was restored, as its label says.
-fn start_of_backup(data_directory: &Path) -> Option<Lsn> {
-    backup_label(data_directory).map(|label| label.start)
-}
-
-fn backup_label(data_directory: &Path) -> Option<BackupLabelFile> {
-    let names = ["backup_label", "backup_label.old"].into_iter();
-    let mut labels = names.filter_map(|name| fs::read(data_directory.join(name)).ok());
-    BackupLabelFile::read(&labels.next()?).ok()
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The side of `archive-get`:
 //!
 //! ```text
-//! get/position                    the segment that is given out or was last, and its size in bytes
+//! get/position                    the segment that is given out or was last, or the one before the first of a
+//!                                 recovery, and its size in bytes
 //! get/ahead/NAME-STATE-SETTINGS   the segment NAME, its file's state, and by which settings
 //! get/fetching/NAME               being fetched
 //! get/given/NAME-STATE-SETTINGS   the segment that was given out last: a recovery that ends asks again
@@ -21,6 +22,7 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 
 use super::file_state;
 use super::side::{Alive, Side, WorkerLock};
+use crate::cluster::replay_start;
 use crate::error::ArchiveError;
 use crate::files::durable;
 use crate::files::regular_file;
@@ -161,6 +163,24 @@ impl GetSpool {
         self.forget_given();
     }
 
+    /// Records with which segment a recovery will begin, if that can be told: a worker fetches it while the server asks
+    /// which timelines there are.
+    pub fn expect_first(&self) -> Result<bool, ArchiveError> {
+        let first = replay_start::first_to_be_asked_for(&self.data_directory, self.segment_size);
+        let Some(Ok(Some(before))) = first.map(|first| first.previous(self.segment_size)) else {
+            return Ok(false);
+        };
+        self.side.want_settings()?;
+        self.record_position(before)?;
+        Ok(true)
+    }
+
+    fn record_position(&self, segment: SegmentName) -> Result<(), ArchiveError> {
+        let name = WalFileName::Segment(segment);
+        let text = format!("{name} {}\n", self.segment_size);
+        super::write(&self.side.path(POSITION), text.as_bytes())
+    }
+
     fn forget_given(&self) {
         for entry in entries(&self.side.path(GIVEN)) {
             let _ = fs::remove_file(entry.path());
@@ -180,8 +200,7 @@ impl GetSpool {
             }
             Some(_) => Advance::Elsewhere,
         };
-        let text = format!("{name} {}\n", self.segment_size);
-        super::write(&self.side.path(POSITION), text.as_bytes())?;
+        self.record_position(segment)?;
         // Afterwards: before, a worker would fetch it again.
         if advance != Advance::Following {
             self.keep(|_| false);

@@ -27,7 +27,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// So much may lie ready: enough to replay while a worker comes to the middle of a pack.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// A call for a segment that a worker may have fetched.
+/// A call for a segment that a worker may have fetched, or for a history.
 pub struct Call<'s> {
     asked: &'s Asked,
     sources: &'s Sources,
@@ -40,7 +40,7 @@ pub struct Call<'s> {
 
 impl<'s> Call<'s> {
     /// Nothing for what is fetched by the call alone: all without a spool, what no cluster asks for,
-    /// and what is no segment.
+    /// and what is neither a segment nor a history.
     pub fn of(
         asked: &'s Asked,
         sources: &'s Sources,
@@ -53,16 +53,11 @@ impl<'s> Call<'s> {
         };
         let settings = settings(sources.places(), &asked.expected_end);
         let spool = GetSpool::open(spool_path, data_directory, &settings)?;
-        match asked.name.parse() {
-            Ok(WalFileName::Segment(_)) => {}
-            // What timelines there are is asked where a recovery begins.
-            Ok(WalFileName::History(_)) => {
-                if let Some(spool) = spool {
-                    spool.begin_again();
-                }
-                return Ok(None);
-            }
-            _ => return Ok(None),
+        if !matches!(
+            asked.name.parse(),
+            Ok(WalFileName::Segment(_) | WalFileName::History(_))
+        ) {
+            return Ok(None);
         }
         Ok(spool.map(|spool| Call {
             asked,
@@ -71,6 +66,27 @@ impl<'s> Call<'s> {
             has_worker,
             is_recorded: Cell::new(false),
         }))
+    }
+
+    /// Whether it is for a history, which no worker fetches.
+    pub fn is_for_history(&self) -> bool {
+        matches!(self.asked.name.parse(), Ok(WalFileName::History(_)))
+    }
+
+    /// What timelines there are is asked where a recovery begins. A worker fetches its first segments meanwhile.
+    pub fn begin_recovery(&self) {
+        self.spool.begin_again();
+        if !self.has_worker {
+            return;
+        }
+        let begun = self.spool.expect_first().map_err(CommandError::from);
+        let started = begun.and_then(|is_expected| match is_expected {
+            true => self.start_worker(),
+            false => Ok(()),
+        });
+        if let Err(error) = started {
+            tracing::warn!("{}; nothing is fetched ahead", error.message());
+        }
     }
 
     /// Takes the segment if a worker has fetched it; says how large it is.

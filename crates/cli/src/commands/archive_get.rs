@@ -185,6 +185,13 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
             None => Err(asynchronous::no_work()),
         };
     }
+    let call = match call {
+        Some(call) if call.is_for_history() => {
+            call.begin_recovery();
+            None
+        }
+        call => call,
+    };
     if let Some(call) = &call
         && let Some(original_bytes) = call.take()
     {
