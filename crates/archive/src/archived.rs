@@ -9,6 +9,7 @@ pub(crate) mod own_wal;
 pub(crate) mod packed_times;
 pub(crate) mod remembered_times;
 pub(crate) mod settling;
+pub(crate) mod shared_segment;
 pub(crate) mod stable_file;
 pub(crate) mod stored_times;
 pub(crate) mod stored_wal;

@@ -170,6 +170,7 @@ impl WalFile {
         part: &Repository,
         options: &PushOptions,
     ) -> Result<Pushed, ArchiveError> {
+        self.check_first_segment(part).await?;
         match self.archive(part, options).await {
             Err(ArchiveError::HistoryConflict {
                 name,
@@ -291,15 +292,34 @@ impl WalFile {
         part: &Repository,
         options: &PushOptions,
     ) -> Result<(), ArchiveError> {
-        let WalFileName::Segment(segment) = self.name else {
-            return Ok(());
-        };
         if options.is_next {
             return Ok(());
         }
-        match continuity::check(part, (segment, &self.file), &self.path).await {
+        let checked = continuity::check(part, (&self.name, &self.file), &self.path).await;
+        self.unless_archived(part, checked).await
+    }
+
+    /// The same for a history whose timeline begins in a segment beside it. What was unpacked has nothing beside it.
+    async fn check_first_segment(&self, part: &Repository) -> Result<(), ArchiveError> {
+        let (WalFileName::History(timeline), Some(_)) = (self.name, self.file.opened()) else {
+            return Ok(());
+        };
+        let Ok(history) = TimelineHistory::read(timeline, self.file.beginning()) else {
+            return Ok(());
+        };
+        let checked = continuity::check_history(part, &history, &self.path).await;
+        self.unless_archived(part, checked).await
+    }
+
+    /// That something is archived which does not continue the archive is no reason to refuse it once more.
+    async fn unless_archived(
+        &self,
+        part: &Repository,
+        checked: Result<(), ArchiveError>,
+    ) -> Result<(), ArchiveError> {
+        match checked {
             Err(error @ ArchiveError::NotContinued { .. }) => {
-                match part.find_wal(&segment.to_string()).await?.is_some() {
+                match part.find_wal(&self.name.to_string()).await?.is_some() {
                     true => tracing::warn!("{error}"),
                     false => return Err(error),
                 }
@@ -368,9 +388,6 @@ pub async fn check_own(repository: &Repository, data_directory: &Path) -> Result
     let Ok(file) = WalFile::open(&path).await else {
         return Ok(());
     };
-    let WalFileName::Segment(segment) = file.name else {
-        return Ok(());
-    };
     let options = PushOptions::default();
     // A cluster that is not registered, and what else is wrong, a push will name.
     let owned = owner(
@@ -392,7 +409,7 @@ pub async fn check_own(repository: &Repository, data_directory: &Path) -> Result
             Ok(false) => Err(ArchiveError::Duplicate { name: first }),
             other => other.map(|_| ()),
         },
-        None => continuity::check(&part, (segment, &file.file), &path).await,
+        None => continuity::check(&part, (&file.name, &file.file), &path).await,
     };
     match checked {
         Err(error @ (ArchiveError::Duplicate { .. } | ArchiveError::NotContinued { .. })) => {

@@ -6,6 +6,7 @@
 //! what keeps us from looking.
 
 mod expired;
+mod forks;
 mod notes;
 mod packs;
 mod promised;

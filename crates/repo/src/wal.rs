@@ -242,6 +242,16 @@ impl Repository {
         Ok(survey)
     }
 
+    /// The files that are named after no segment, which are histories, in one request. Where the archive is not there,
+    /// there are none.
+    pub async fn list_histories(&self) -> Result<Vec<WalEntry>, RepoError> {
+        let prefix = layout::wal_prefix(self.cluster());
+        let path = Path::from(prefix.as_str());
+        let listing = self.store().list_with_delimiter(Some(&path)).await;
+        let listing = listing.map_err(|error| RepoError::from_store(&prefix, error))?;
+        Ok(self.wal_entries(listing.objects))
+    }
+
     /// Adds the timelines of packs. What has left the directories of segments is in one by now.
     async fn survey_packs(
         &self,

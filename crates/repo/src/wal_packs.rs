@@ -74,15 +74,19 @@ impl WalPacks {
 
     /// The packs that have a segment, by what their keys say.
     pub async fn with(&self, segment: &str) -> Result<Vec<WalPack>, RepoError> {
+        let mut packs = self.beside(segment).await?;
+        packs.retain(|pack| pack.name.index_of(segment).is_some());
+        Ok(packs)
+    }
+
+    /// The packs among which one is that has a segment, if there is any: those of its directory.
+    pub async fn beside(&self, segment: &str) -> Result<Vec<WalPack>, RepoError> {
         let is_segment = wal_name::is_segment(segment);
         let Some(directory) = wal_name::wal_directory(segment).filter(|_| is_segment) else {
             return Ok(Vec::new());
         };
-        let mut packs = self
-            .list_below(&format!("{}/{directory}", self.prefix))
-            .await?;
-        packs.retain(|pack| pack.name.index_of(segment).is_some());
-        Ok(packs)
+        self.list_below(&format!("{}/{directory}", self.prefix))
+            .await
     }
 
     /// The packs that have a segment of this one, and this one itself if it is there.

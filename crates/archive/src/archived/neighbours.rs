@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use walzip_pgformat::Lsn;
+use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal::{Discontinuity, SegmentBegin, SegmentEdges, SegmentEnd};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
-use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::Repository;
 
+use crate::archived::shared_segment;
 use crate::archived::stored_wal::StoredWal;
 
 /// Where the segments of a cluster meet that were read.
@@ -130,19 +132,54 @@ impl Neighbours {
     }
 }
 
-/// The segment before the first one of a timeline, if this is that: the timeline that it left at this position has it.
+/// The segment before the first one of a timeline, if this is that: it is of the timeline that had begun there. That may
+/// be an ancestor of the one that was left: both may have been left in this segment.
 pub(crate) fn before_branch(
     segment: SegmentName,
     size: u32,
-    (parent, switch): (TimelineId, Lsn),
+    history: &TimelineHistory,
 ) -> Option<SegmentName> {
-    let number = segment.number(size).ok()?;
-    let is_first = switch.0 / u64::from(size) == number;
-    let before = number.checked_sub(1).filter(|_| is_first)?;
-    SegmentName::from_number(parent, before, size).ok()
+    let range = segment.range(size).ok()?;
+    let is_first = shared_segment::began(history).is_some_and(|switch| range.contains(&switch));
+    let before = segment.previous(size).ok()?.filter(|_| is_first)?;
+    let timeline = history.timeline_at(Lsn(range.start.0 - 1));
+    Some(SegmentName { timeline, ..before })
 }
 
 async fn read(repository: &Repository, name: &str) -> Option<SegmentEdges> {
     let stored = StoredWal::get(repository, name).await;
     stored.ok()??.proof(name).await.ok()?.edges.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use walzip_pgformat::TimelineId;
+
+    #[test]
+    fn what_is_before_a_first_segment_is_of_the_timeline_that_had_begun_there() {
+        let before = |segment: &str, timeline, history: &str| {
+            let Ok(WalFileName::Segment(segment)) = segment.parse() else {
+                panic!("{segment} is no segment");
+            };
+            let history = TimelineHistory::read(TimelineId(timeline), history.as_bytes());
+            let before = before_branch(segment, 16 << 20, &history.expect("a history"));
+            before.map(|before| before.to_string())
+        };
+        let one = "1\t0/F000100\tx\n";
+        let of_first = Some("00000001000000000000000E".to_owned());
+        assert_eq!(before("00000002000000000000000F", 2, one), of_first);
+        assert_eq!(before("000000020000000000000010", 2, one), None);
+        // Both forks lie in one segment: timeline 2 has none before it.
+        let both = "1\t0/F000100\tx\n2\t0/F000200\tx\n";
+        assert_eq!(before("00000003000000000000000F", 3, both), of_first);
+        let later = "1\t0/F000100\tx\n2\t0/10000200\tx\n";
+        let of_second = Some("00000002000000000000000F".to_owned());
+        assert_eq!(before("000000030000000000000010", 3, later), of_second);
+        let at_the_border = "1\t0/F000000\tx\n";
+        assert_eq!(
+            before("00000002000000000000000F", 2, at_the_border),
+            of_first
+        );
+    }
 }

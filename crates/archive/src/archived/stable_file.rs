@@ -11,6 +11,7 @@ use walzip_codec::{EncodeError, Level};
 use walzip_pgformat::wal::{EdgeReader, SegmentEdges};
 use walzip_pgformat::wal_file_name::SEGMENT_SIZE_BYTES_MAX;
 
+use crate::archived::shared_segment::Difference;
 use crate::archived::stored_wal::{StoredWal, warn_of_late};
 use crate::coding::members::Members;
 use crate::coding::{self, off_the_runtime};
@@ -135,6 +136,39 @@ impl StableFile {
             let rest = rest.map_err(|error| this.failed(error))?;
             this.check_unchanged(reader.read)?;
             Ok(is_equal && rest == 0)
+        })
+        .await
+    }
+
+    /// Where a file of the archive first has another byte before an end, whatever timelines the headers of pages have. What
+    /// comes after the end may be written meanwhile.
+    pub(crate) async fn first_difference(
+        &self,
+        name: &str,
+        stored: StoredWal,
+        end: usize,
+    ) -> Result<Option<usize>, ArchiveError> {
+        let (this, name) = (self.clone(), name.to_owned());
+        off_the_runtime(move || {
+            let mut difference = Difference::new(this.reader(), end);
+            let decoded = stored.decode_to(&name, &mut difference);
+            decoded.map_err(|failed| match failed {
+                Undecoded::Damaged(error) => *error,
+                Undecoded::Write(error) => this.failed(error),
+            })?;
+            Ok(difference.first)
+        })
+        .await
+    }
+
+    /// All of it, as it is now.
+    pub(crate) async fn content(&self) -> Result<Vec<u8>, ArchiveError> {
+        let this = self.clone();
+        off_the_runtime(move || {
+            let mut content = Vec::with_capacity(this.len());
+            let read = this.reader().read_to_end(&mut content);
+            read.map_err(|error| this.failed(error))?;
+            Ok(content)
         })
         .await
     }

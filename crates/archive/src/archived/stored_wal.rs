@@ -56,9 +56,19 @@ impl StoredWal {
         name: &str,
     ) -> Result<Option<StoredWal>, ArchiveError> {
         let all = WalPacks::of(store, cluster);
+        StoredWal::get_among((store, cluster), name, all.with(name)).await
+    }
+
+    /// The same for who lists the packs that have it, and begins to do so now.
+    pub(crate) async fn get_among(
+        (store, cluster): (&Arc<dyn ObjectStore>, ClusterIdentity),
+        name: &str,
+        listed: impl Future<Output = Result<Vec<WalPack>, RepoError>>,
+    ) -> Result<Option<StoredWal>, ArchiveError> {
+        let all = WalPacks::of(store, cluster);
         let asked = Instant::now();
         let single = Repository::get_wal_unopened(store, cluster, name);
-        let (single, mut packs) = join(single, all.with(name)).await;
+        let (single, mut packs) = join(single, listed).await;
         let Some(single) = single? else {
             // What was packed since may have left its object already.
             if is_long_ago(asked) {

@@ -4,74 +4,108 @@
 //! the original has not archived, nothing has their names. What shows it is the segment before: the archive has the
 //! original's.
 
+mod forks;
+
+use std::fmt::Display;
 use std::fs;
 use std::path::Path;
 
 use futures::future::try_join;
-use walzip_pgformat::PAGE_SIZE;
+use tokio::sync::OnceCell;
 use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal::{Discontinuity, SegmentHeader};
-use walzip_pgformat::wal_file_name::SegmentName;
-use walzip_repo::{RepoError, Repository};
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::{PAGE_SIZE, TimelineId};
+use walzip_repo::{RepoError, Repository, WalPack};
 
 use crate::archived::neighbours::before_branch;
 use crate::archived::own_history;
 use crate::archived::stable_file::StableFile;
 use crate::archived::stored_wal::StoredWal;
+use crate::archived::timelines;
 use crate::error::ArchiveError;
 use crate::packs::is_damage;
 
 /// How many segments are compared to find the first one that differs.
 const LOOKED_BACK_MAX: usize = 100;
 
-/// Refuses a segment where the archive has another server's before it or after it. The one before in the same directory
-/// is compared byte for byte; where it is gone, the archived one has to end as this one says.
+/// Refuses a segment, whole or partial, where the archive has another server's before it or after it. The one before in the
+/// same directory is compared byte for byte; where it is gone, the archived one has to end as this one says. Where timelines
+/// part within the segment, each has a copy of what is before: these are compared too.
 pub(crate) async fn check(
     part: &Repository,
-    (segment, file): (SegmentName, &StableFile),
+    (name, file): (&WalFileName, &StableFile),
     path: &Path,
 ) -> Result<(), ArchiveError> {
-    let Ok(header) = SegmentHeader::read(file.beginning()) else {
+    let (Some(segment), Ok(header)) = (name.segment(), SegmentHeader::read(file.beginning()))
+    else {
         return Ok(());
     };
-    let size = header.segment_size;
     let pushed = Pushed {
         part,
         segment,
+        name: name.to_string(),
+        size: header.segment_size,
         file,
         path,
+        packs: OnceCell::new(),
     };
-    let before = async {
-        match before(segment, path, size) {
-            Some(before) => tolerate(segment, pushed.check_before(before).await),
-            None => Ok(()),
-        }
-    };
-    let after = async {
-        match segment.next(size) {
-            Ok(after) => tolerate(segment, pushed.check_after(after).await),
-            Err(_) => Ok(()),
-        }
-    };
-    try_join(before, after).await.map(|_| ())
+    let history = pushed.own_history(header.timeline).await?;
+    let forks = try_join(
+        pushed.check_parents(history.as_ref()),
+        pushed.check_children(history.as_ref()),
+    );
+    if let WalFileName::Partial(_) = name {
+        return forks.await.map(|_| ());
+    }
+    let beside = try_join(
+        pushed.check_before(history.as_ref()),
+        pushed.check_after(segment.next(header.segment_size).ok()),
+    );
+    try_join(beside, forks).await.map(|_| ())
 }
 
-/// The segment before: of its timeline, or of the one that its timeline left in it.
-fn before(segment: SegmentName, path: &Path, size: u32) -> Option<SegmentName> {
-    let of_parent = || {
-        let beside = own_history::left_beside(path, segment.timeline)?;
-        let history = TimelineHistory::read(segment.timeline, &fs::read(beside).ok()?).ok()?;
-        let parent = history.ancestors.last()?;
-        before_branch(segment, size, (parent.timeline, parent.switch))
+/// Refuses a history where the first segment of its timeline, which lies beside it, does not continue what is archived:
+/// PostgreSQL makes that before the history. It may be incomplete yet: what is not there contradicts nothing.
+pub(crate) async fn check_history(
+    part: &Repository,
+    history: &TimelineHistory,
+    path: &Path,
+) -> Result<(), ArchiveError> {
+    let Some((segment, path)) = forks::first_beside(path, history.timeline) else {
+        return Ok(());
     };
-    of_parent().or_else(|| segment.previous(size).ok()?)
+    let Ok(file) = StableFile::open(&path, PAGE_SIZE as u64).await else {
+        return Ok(());
+    };
+    let Ok(header) = SegmentHeader::read(file.beginning()) else {
+        return Ok(());
+    };
+    let pushed = Pushed {
+        part,
+        segment,
+        name: segment.to_string(),
+        size: header.segment_size,
+        file: &file,
+        path: &path,
+        packs: OnceCell::new(),
+    };
+    let checks = try_join(
+        pushed.check_parents(Some(history)),
+        pushed.check_own_before(history),
+    );
+    match checks.await.map(|_| ()) {
+        // It is being recycled.
+        Err(ArchiveError::Invalid { .. } | ArchiveError::File { .. }) => Ok(()),
+        checked => checked,
+    }
 }
 
 /// What cannot be read contradicts nothing. Who pushes may not be let read.
-fn tolerate(segment: SegmentName, checked: Result<(), ArchiveError>) -> Result<(), ArchiveError> {
+fn tolerate(name: &str, checked: Result<(), ArchiveError>) -> Result<(), ArchiveError> {
     match checked {
         Err(error) if is_damage(&error) || is_permission(&error) => {
-            tracing::warn!("{segment} cannot be compared with the segment beside it: {error}");
+            tracing::warn!("{name} cannot be compared with what is beside it: {error}");
             Ok(())
         }
         checked => checked,
@@ -89,13 +123,76 @@ fn is_permission(error: &ArchiveError) -> bool {
 struct Pushed<'a> {
     part: &'a Repository,
     segment: SegmentName,
+    /// The name of the file: the segment's, or that of a part of it.
+    name: String,
+    size: u32,
     file: &'a StableFile,
     path: &'a Path,
+    /// The packs of the segments beside it, which are listed once.
+    packs: OnceCell<Vec<WalPack>>,
 }
 
 impl Pushed<'_> {
-    async fn check_before(&self, before: SegmentName) -> Result<(), ArchiveError> {
-        let Some(stored) = archived(self.part, before).await? else {
+    /// The history of its timeline: the one beside it. Where there is none, that of the archive for a segment which says that
+    /// its timeline begins in it: its first page is of another one.
+    async fn own_history(
+        &self,
+        first_page: TimelineId,
+    ) -> Result<Option<TimelineHistory>, ArchiveError> {
+        let timeline = self.segment.timeline;
+        if let Some(beside) = own_history::left_beside(self.path, timeline) {
+            let content = fs::read(beside).ok();
+            let read = content.and_then(|content| TimelineHistory::read(timeline, &content).ok());
+            return Ok(read);
+        }
+        match first_page == timeline {
+            true => Ok(None),
+            false => self.archived_history(timeline).await,
+        }
+    }
+
+    /// The history of a timeline in the archive. What cannot be read is as good as none.
+    async fn archived_history(
+        &self,
+        timeline: TimelineId,
+    ) -> Result<Option<TimelineHistory>, ArchiveError> {
+        let read = timelines::read_archived(self.part, timeline).await;
+        match read {
+            Err(error) => tolerate(&self.name, Err(error)).map(|()| None),
+            read => read,
+        }
+    }
+
+    /// Compares it with the segment before: of its timeline, or of the one that had begun there.
+    async fn check_before(&self, history: Option<&TimelineHistory>) -> Result<(), ArchiveError> {
+        let of_parent = history.and_then(|of| before_branch(self.segment, self.size, of));
+        let before = of_parent.or_else(|| self.segment.previous(self.size).ok()?);
+        match before {
+            Some(before) => tolerate(&self.name, self.compare_before(before).await),
+            None => Ok(()),
+        }
+    }
+
+    /// The same, if the segment before lies in the same directory.
+    async fn check_own_before(&self, history: &TimelineHistory) -> Result<(), ArchiveError> {
+        match before_branch(self.segment, self.size, history) {
+            Some(before) if own(before, self.path).await.is_some() => {
+                tolerate(&self.name, self.compare_before(before).await)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same with the segment after, if it has one.
+    async fn check_after(&self, after: Option<SegmentName>) -> Result<(), ArchiveError> {
+        match after {
+            Some(after) => tolerate(&self.name, self.compare_after(after).await),
+            None => Ok(()),
+        }
+    }
+
+    async fn compare_before(&self, before: SegmentName) -> Result<(), ArchiveError> {
+        let Some(stored) = self.archived_beside(before).await? else {
             return Ok(());
         };
         let Some(own) = own(before, self.path).await else {
@@ -147,8 +244,8 @@ impl Pushed<'_> {
     }
 
     /// What is archived after it has to continue it: a gap is filled with the server's own.
-    async fn check_after(&self, after: SegmentName) -> Result<(), ArchiveError> {
-        let Some(stored) = archived(self.part, after).await? else {
+    async fn compare_after(&self, after: SegmentName) -> Result<(), ArchiveError> {
+        let Some(stored) = self.archived_beside(after).await? else {
             return Ok(());
         };
         let archived = stored.proof(&after.to_string()).await?.edges.finish();
@@ -163,10 +260,29 @@ impl Pushed<'_> {
             }),
         }
     }
+
+    /// A segment of the archive. The packs of those in this one's directory are listed once.
+    async fn archived_beside(
+        &self,
+        beside: SegmentName,
+    ) -> Result<Option<StoredWal>, ArchiveError> {
+        let (name, packs) = (beside.to_string(), self.part.packs());
+        let is_near = (beside.timeline, beside.log) == (self.segment.timeline, self.segment.log);
+        if !is_near {
+            return archived(self.part, beside).await;
+        }
+        let listed = async {
+            let listed = self.packs.get_or_try_init(|| packs.beside(&name)).await?;
+            let with = listed.iter().filter(|of| of.name.index_of(&name).is_some());
+            Ok::<_, RepoError>(with.cloned().collect())
+        };
+        let of = (self.part.store(), self.part.cluster());
+        StoredWal::get_among(of, &name, listed).await
+    }
 }
 
-fn in_repository(segment: SegmentName) -> String {
-    format!("{segment} in the repository")
+fn in_repository(file: impl Display) -> String {
+    format!("{file} in the repository")
 }
 
 async fn archived(

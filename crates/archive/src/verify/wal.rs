@@ -6,6 +6,7 @@ use futures::StreamExt;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_repo::{RepoError, Repository, WalEntry};
 
+use super::forks;
 use super::notes::Note;
 use super::seen::{MinimalWal, Seen};
 use super::{Choice, Finding, FindingKind, Part, Verification, VerifyOptions, detail_of, packs};
@@ -101,8 +102,8 @@ async fn verify_files(
     let listed: BTreeSet<&str> = part.listing.iter().map(|of| of.name.as_str()).collect();
     let is_listed = |name: &str| listed.contains(name);
     let before = |segment: SegmentName| {
-        let branch = part.timelines.beginning(segment.timeline)?;
-        let before = before_branch(segment, part.segment_size?, branch)?;
+        let history = part.timelines.history(segment.timeline)?;
+        let before = before_branch(segment, part.segment_size?, history)?;
         Some(before).filter(|of| is_listed(&of.to_string()))
     };
     if options.sample.is_none() {
@@ -114,6 +115,8 @@ async fn verify_files(
     for segment in neighbours.alone(is_listed, before) {
         whole.remove(&segment.to_string());
     }
+    let found = forks::verify(part, options, is_listed, &mut whole).await;
+    verification.findings.extend(found);
     for NotContinued {
         segment,
         before,

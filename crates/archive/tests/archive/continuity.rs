@@ -289,6 +289,153 @@ async fn a_timeline_continues_the_one_that_it_left() {
     assert_eq!(found, [(FindingKind::WalNotContinued, &of_second)]);
 }
 
+/// A server that was promoted, with the first segment of its timeline 2, and where that has left timeline 1.
+struct Promoted {
+    pg_wal: PgWal,
+    /// The name of that segment.
+    first: String,
+    /// Its name on timeline 1.
+    of_parent: String,
+}
+
+/// Bytes of the segment that are before the switch.
+const BEFORE_SWITCH: usize = 0x8000;
+
+impl Promoted {
+    /// The segment is that of timeline 1, but for this byte, if there is one.
+    fn new(server: &Server, changed: Option<usize>) -> Promoted {
+        let (of_parent, content) = &server.0[1];
+        let start = SegmentHeader::read(content).expect("a segment").start.0;
+        let switch = start + BEFORE_SWITCH as u64;
+        let switch = format!("{:X}/{:X}", switch >> 32, switch & 0xFFFF_FFFF);
+        let mut content = content.clone();
+        if let Some(at) = changed {
+            content[at] ^= 1;
+        }
+        let pg_wal = PgWal::new();
+        let history = format!("1\t{switch}\tno recovery target specified\n");
+        pg_wal.write("00000002.history", history.as_bytes());
+        let first = format!("00000002{}", &of_parent[8..]);
+        pg_wal.write(&first, &content);
+        Promoted {
+            pg_wal,
+            first,
+            of_parent: of_parent.clone(),
+        }
+    }
+
+    async fn push(&self, repository: &Repository, name: &str) -> Result<Pushed, ArchiveError> {
+        let path = self.pg_wal.path().join(name);
+        push(repository, &path, &PushOptions::default()).await
+    }
+}
+
+/// What was in the file before it got its name is left after the last record.
+fn cut_short(content: &[u8]) -> Vec<u8> {
+    let mut content = content.to_vec();
+    let old = content[..BEFORE_SWITCH].to_vec();
+    content[BEFORE_SWITCH / 2..][..BEFORE_SWITCH].copy_from_slice(&old);
+    content[BEFORE_SWITCH / 2 + BEFORE_SWITCH..].fill(0);
+    content
+}
+
+/// Two servers that left timeline 1 at the same position have the same history.
+#[tokio::test]
+async fn a_timeline_has_what_the_one_that_it_left_has_before_the_switch() {
+    let Some(server) = Server::new() else { return };
+    let whole = server.0[1].1.clone();
+    let short = cut_short(&whole);
+    for (changed, suffix, archived, is_refused) in [
+        (Some(0x4100), "", &whole, true),
+        (Some(0x4100), ".partial", &whole, true),
+        (None, "", &whole, false),
+        (Some(BEFORE_SWITCH + 0x100), "", &whole, false),
+        // The timeline in the header of a page.
+        (Some(0x4004), "", &whole, false),
+        // A server that was promoted had not received all.
+        (None, "", &short, false),
+        (None, ".partial", &short, false),
+    ] {
+        let promoted = Promoted::new(&server, changed);
+        let name = format!("{}{suffix}", promoted.of_parent);
+        for parent_is_first in [true, false] {
+            let repository = server.repository().await;
+            let parent = async || push_content(&repository, &name, archived).await;
+            if parent_is_first {
+                parent().await.expect("nothing is beside it");
+            }
+            let history = promoted.push(&repository, "00000002.history").await;
+            let pushed = promoted.push(&repository, &promoted.first).await;
+            let (refused, expected) = match parent_is_first {
+                true if is_refused => {
+                    let of_history = not_continued(history);
+                    let of_segment = not_continued(pushed);
+                    assert_eq!(of_history, of_segment);
+                    let before = format!("{name} in the repository");
+                    (of_segment, (promoted.first.clone(), before))
+                }
+                true => {
+                    history.expect("stored");
+                    pushed.expect("stored");
+                    continue;
+                }
+                false => {
+                    history.expect("stored");
+                    pushed.expect("stored");
+                    if !is_refused {
+                        parent().await.expect("stored");
+                        continue;
+                    }
+                    let first = format!("{} in the repository", promoted.first);
+                    (not_continued(parent().await), (first, name.clone()))
+                }
+            };
+            let (segment, before, why) = refused;
+            assert_eq!((segment, before), expected, "{why}");
+            assert!(why.contains("timeline 2 left timeline 1"), "{why}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_segment_is_continued_by_the_first_one_of_a_later_timeline() {
+    let Some(server) = Server::new() else { return };
+    let promoted = Promoted::new(&server, None);
+    let repository = server.repository().await;
+    let pushed = promoted.push(&repository, &promoted.first).await;
+    pushed.expect("stored");
+    let name = &server.0[0].0;
+    let pushed = push_content(&repository, name, &server.first_of_copy()).await;
+    let (segment, before, _) = not_continued(pushed);
+    let first = format!("{} in the repository", promoted.first);
+    assert_eq!((segment, &before), (first, name));
+    server.push(&repository, 0).await.expect("its own");
+}
+
+#[tokio::test]
+async fn a_verification_finds_what_is_not_the_same_before_a_switch() {
+    let Some(server) = Server::new() else { return };
+    for (changed, is_found) in [(0x4100, true), (BEFORE_SWITCH + 0x100, false)] {
+        let promoted = Promoted::new(&server, Some(changed));
+        let repository = server.repository().await;
+        server.push(&repository, 0).await.expect("stored");
+        let pushed = promoted.push(&repository, &promoted.first).await;
+        pushed.expect("stored");
+        push_unseen(&repository, &promoted.of_parent, &server.0[1].1).await;
+        let noting = || VerifyOptions {
+            notes: true,
+            verified_within: Some(jiff::SignedDuration::from_hours(24)),
+            ..VerifyOptions::default()
+        };
+        for _ in 0..2 {
+            let found = findings(&repository, noting()).await;
+            let named: Vec<_> = found.iter().map(|of| (of.kind, &of.object)).collect();
+            let expected = (FindingKind::WalNotContinued, &promoted.first);
+            assert_eq!(named, Vec::from_iter(is_found.then_some(expected)));
+        }
+    }
+}
+
 #[tokio::test]
 async fn samples_vouch_for_no_border_that_nobody_has_seen() {
     let Some(server) = Server::new() else { return };

@@ -114,7 +114,8 @@ fn requests_are_counted() {
     let (code, said, _) = run(&["init", "--pgdata", "."]);
     assert_eq!(code, Some(0), "{said}");
     let (code, said, seen) = run(&["archive-push", "pg_wal/000000010000000000000001"]);
-    // Nothing says yet that the segment before was pushed: it and the one after are looked for, and their packs.
+    // Nothing says yet that the segment before was pushed: it and the one after are looked for, their packs, and the
+    // histories of later timelines.
     assert_eq!((code, seen.len()), (Some(0), 7), "{said} {seen:?}");
     let (code, said, seen) = run(&["archive-push", "pg_wal/000000010000000000000002"]);
     assert_eq!((code, seen.len()), (Some(0), 3), "{said} {seen:?}");

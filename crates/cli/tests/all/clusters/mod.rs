@@ -32,6 +32,7 @@ mod moving_backup;
 mod numbers;
 mod object_store;
 mod one_database;
+mod one_history_twice;
 mod packs;
 mod permissions;
 pub mod pgbackrest;

@@ -13,7 +13,7 @@ use crate::clusters::site::{Site, said, succeed};
 const MAJOR: u32 = 15;
 
 /// A server goes on with the next timeline.
-fn promote_again(site: &Site, server: &Server) {
+pub(super) fn promote_again(site: &Site, server: &Server) {
     server.sql("ALTER SYSTEM SET recovery_target_timeline = 'latest'");
     server.stop();
     let signal = server.data().join("standby.signal");
@@ -75,7 +75,7 @@ fn a_copy_that_is_promoted_twice_is_still_beside_production() {
 }
 
 /// What is left of its timeline 2 would be archived, too.
-fn archive_from_now_on(copy: &Server) {
+pub(super) fn archive_from_now_on(copy: &Server) {
     copy.sql("ALTER SYSTEM SET archive_mode = on");
     copy.stop();
     for entry in fs::read_dir(copy.data().join("pg_wal")).expect("readable") {
