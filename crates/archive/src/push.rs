@@ -28,6 +28,7 @@ use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, PutOutcome, Repository};
 
 use crate::archived::archived_wal::ArchivedWal;
+use crate::archived::branches::readable;
 use crate::archived::own_history;
 use crate::archived::settling;
 use crate::archived::stable_file::StableFile;
@@ -165,13 +166,20 @@ impl WalFile {
 
     /// The same for a history whose timeline only lacks its beginning in the archive: the server that has it would
     /// never get rid of it.
-    async fn archive_in_doubt(
+    pub(crate) async fn archive_in_doubt(
         &self,
         part: &Repository,
         options: &PushOptions,
     ) -> Result<Pushed, ArchiveError> {
+        self.check_in_doubt(part).await?;
+        self.store(part, options).await
+    }
+
+    /// Fails where that would fail for what it says.
+    pub(crate) async fn check_in_doubt(&self, part: &Repository) -> Result<(), ArchiveError> {
+        self.check_content(part)?;
         self.check_first_segment(part).await?;
-        match self.archive(part, options).await {
+        match self.check_history(part).await {
             Err(ArchiveError::HistoryConflict {
                 name,
                 says,
@@ -179,12 +187,13 @@ impl WalFile {
                 is_gap: true,
             }) => {
                 tracing::warn!(
-                    "{name} is archived: its timeline begins at {says}, and in the archive {found}. Push the segments \
-                     between, as far as a server has them; a restore needs a backup after them"
+                    "{name} fits what is archived, as far as that can be told: its timeline begins at {says}, and in the \
+                     archive {found}. Push the segments between, as far as a server has them; a restore needs a backup \
+                     after them"
                 );
-                self.store(part, options).await
+                Ok(())
             }
-            other => other,
+            checked => checked,
         }
     }
 
@@ -552,7 +561,10 @@ async fn check_history(
     if first < expected {
         return Err(conflict(format!("with {segment}"), false));
     }
-    let times = SegmentTimes::read(repository, segment).await?;
+    // What cannot be read contradicts nothing.
+    let Some(times) = readable(SegmentTimes::read(repository, segment).await)? else {
+        return Ok(());
+    };
     match times.beginning(timeline) {
         Some(beginning) if beginning.is_right_after(switch) => Ok(()),
         Some(beginning) => Err(conflict(format!("at {}", beginning.lsn), false)),

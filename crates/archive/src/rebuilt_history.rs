@@ -178,12 +178,21 @@ fn from_lines(timeline: TimelineId, content: Vec<u8>) -> Result<RebuiltHistory, 
 }
 
 impl RebuiltHistory {
-    /// Archives it.
+    /// Archives it. The beginning of its timeline may have expired.
     pub async fn archive(&self, repository: &Repository) -> Result<(), ArchiveError> {
-        let name = WalFileName::History(self.timeline);
-        let file = WalFile::unpacked(Path::new(&self.name), name, self.content.clone());
-        file.archive(repository, &PushOptions::default()).await?;
+        let options = PushOptions::default();
+        self.file().archive_in_doubt(repository, &options).await?;
         Ok(())
+    }
+
+    /// Fails where it would not be archived.
+    pub async fn check(&self, repository: &Repository) -> Result<(), ArchiveError> {
+        self.file().check_in_doubt(repository).await
+    }
+
+    fn file(&self) -> WalFile {
+        let name = WalFileName::History(self.timeline);
+        WalFile::unpacked(Path::new(&self.name), name, self.content.clone())
     }
 }
 

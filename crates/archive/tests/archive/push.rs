@@ -332,6 +332,43 @@ async fn takes_the_history_of_a_timeline_whose_beginning_is_missing() {
     }
 }
 
+/// It says nothing of where the timeline begins, and production waits for its history to be archived.
+#[tokio::test]
+async fn takes_the_history_of_a_timeline_whose_first_segment_is_damaged() {
+    let repository = repository().await;
+    // It tells the size of segments.
+    let pushed = push_content(&repository, &segment_name(5), &valid_segment(5, 1)).await;
+    pushed.expect("pushed");
+    let put = repository.put_wal("000000020000000000000006", "no walzip file".into());
+    put.await.expect("put");
+    let history = b"1\t0/600000\tno recovery target specified\n";
+    let pushed = push_content(&repository, "00000002.history", history).await;
+    assert_eq!(pushed.expect("taken").outcome, PushOutcome::Stored);
+}
+
+/// The beginning of timeline 2 has expired. A follower has the lines of its history.
+#[tokio::test]
+async fn rebuilds_the_history_of_a_timeline_whose_beginning_is_missing() {
+    let repository = repository().await;
+    let content = segment(CLUSTER, PAGE_MAGIC_15, 2, 8 * SEGMENT_SIZE as u64, 1);
+    let pushed = push_content(&repository, "000000020000000000000008", &content).await;
+    pushed.expect("pushed");
+    let line = "1\t0/600000\tno recovery target specified\n";
+    let third = format!("{line}\n2\t0/900000\tno recovery target specified\n");
+    let pushed = push_content(&repository, "00000003.history", third.as_bytes()).await;
+    pushed.expect("pushed");
+    let rebuilt = rebuild_history(&repository, TimelineId(2)).await;
+    let rebuilt = rebuilt.expect("of its follower");
+    assert_eq!(rebuilt.content, line.as_bytes());
+    rebuilt
+        .check(&repository)
+        .await
+        .expect("nothing is against it");
+    rebuilt.archive(&repository).await.expect("archived");
+    let there = repository.find_wal("00000002.history").await;
+    assert!(there.expect("looked for").is_some());
+}
+
 /// Two servers have taken one number. What descends from the one that archived nothing would pass for a descendant of the
 /// other.
 #[tokio::test]

@@ -238,6 +238,7 @@ fn run_rebuild_history(args: RebuildHistoryArgs) -> Result<(), CommandError> {
         ))?;
         if !args.on.confirm {
             say(String::from_utf8_lossy(&rebuilt.content).trim_end())?;
+            rebuilt.check(&repository).await?;
             return say("nothing was done: --confirm archives it");
         }
         rebuilt.archive(&repository).await?;
