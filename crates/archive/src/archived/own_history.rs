@@ -53,7 +53,7 @@ pub(crate) async fn check(part: &Repository, timeline: TimelineId) -> Result<(),
 pub(crate) const REBUILT: &str = "rebuilt from the archived WAL";
 
 /// Whether an archived history is a server's own one, but for the reasons in lines that were made of
-/// the WAL.
+/// the WAL. A timeline that was followed and not reached has a line in the server's own; of the WAL nobody sees it.
 pub(crate) fn is_rebuilt_of(timeline: TimelineId, archived: &[u8], own: &[u8]) -> bool {
     let (Ok(archived), Ok(own)) = (
         TimelineHistory::read(timeline, archived),
@@ -61,13 +61,10 @@ pub(crate) fn is_rebuilt_of(timeline: TimelineId, archived: &[u8], own: &[u8]) -
     ) else {
         return false;
     };
-    let mut lines = archived.ancestors.iter().zip(&own.ancestors);
-    archived.ancestors.len() == own.ancestors.len()
-        && archived.ancestors.iter().any(|line| line.reason == REBUILT)
-        && lines.all(|(line, own)| {
-            (line.timeline, line.switch) == (own.timeline, own.switch)
-                && (line.reason == REBUILT || line.reason == own.reason)
-        })
+    let mut lines = archived.ancestors.iter();
+    lines.clone().any(|line| line.reason == REBUILT)
+        && archived.parts().eq(own.parts())
+        && lines.all(|line| line.reason == REBUILT || own.ancestors.contains(line))
 }
 
 #[cfg(test)]
@@ -88,5 +85,30 @@ mod tests {
         assert!(!is(&of(kept, &format!("0/B00030\t{REBUILT}"))));
         assert!(!is(&format!("1\t0/A00028\t{REBUILT}\n")));
         assert!(!is("no history"));
+    }
+
+    /// A recovery along timeline 2 that ended before that began, and what was promoted after it.
+    #[test]
+    fn a_timeline_that_was_not_reached_is_in_no_rebuilt_history() {
+        let third = "1\t0/E000A0\tx\n\n2\t0/E00000\tafter LSN 0/D00210\n";
+        let fourth = format!("{third}\n3\t0/15002E0\ty\n");
+        let of_third = format!("1\t0/E00000\t{REBUILT}\n");
+        let is = |timeline, archived: &str, own: &str| {
+            is_rebuilt_of(TimelineId(timeline), archived.as_bytes(), own.as_bytes())
+        };
+        assert!(is(3, &of_third, third));
+        assert!(is(
+            4,
+            &format!("{of_third}3\t0/15002E0\t{REBUILT}\n"),
+            &fourth
+        ));
+        assert!(is(4, &format!("{third}3\t0/15002E0\t{REBUILT}\n"), &fourth));
+        assert!(!is(
+            4,
+            &format!("{of_third}3\t0/15002E8\t{REBUILT}\n"),
+            &fourth
+        ));
+        assert!(!is(3, &format!("1\t0/E000A0\t{REBUILT}\n"), third));
+        assert!(!is(3, "1\t0/E00000\tx\n", third));
     }
 }
