@@ -95,6 +95,12 @@ impl Planner<'_> {
             {
                 Ok(choice)
             }
+            // Whichever backup is taken, it ends before they part.
+            (Some(apart_at), RecoveryTarget::Immediate)
+                if (self.records.iter()).all(|record| record.stop.lsn <= apart_at) =>
+            {
+                Ok(choice)
+            }
             // Seen when the target is found.
             (Some(_), RecoveryTarget::Name(_) | RecoveryTarget::Xid(_)) => Ok(choice),
             (Some(_), _) => Err(self.competing(&choice)),
