@@ -12,6 +12,7 @@ use walzip_archive::ArchiveError;
 use walzip_archive::replication::ServerError;
 use walzip_archive::restore::TimeError;
 use walzip_codec::DecodeError;
+use walzip_pgformat::TimelineId;
 use walzip_repo::{ClusterIdentity, RepoError};
 
 use crate::competing_timelines;
@@ -53,6 +54,9 @@ impl From<ArchiveError> for CommandError {
             } => {
                 let hint = competing_timelines::hint(timeline, put_away, others);
                 CommandError::new(Kind::TimelineAmbiguous, &error).hint(hint)
+            }
+            ArchiveError::AncestorConflict { ancestor, .. } => {
+                CommandError::new(Kind::ArchiveDuplicate, &error).hint(ancestor_taken(ancestor))
             }
             ArchiveError::Time(error) => {
                 CommandError::new(Kind::OptionInvalid, &error).hint(target_time(&error))
@@ -125,6 +129,15 @@ fn mismatch(found: ClusterIdentity, repository: ClusterIdentity) -> &'static str
              cluster\" shows: walzip repo rm KEY --force --confirm."
         }
     }
+}
+
+/// What to do where another cluster has taken the number of a timeline from which a server's own comes.
+fn ancestor_taken(ancestor: TimelineId) -> String {
+    format!(
+        "Is this server a copy? Then stop its archiving. If it is the one to keep, and what the archive has of timeline \
+         {ancestor} is abandoned, \"walzip timeline set-aside {ancestor}\" puts that away (with --confirm), and \
+         PostgreSQL's next attempt succeeds."
+    )
 }
 
 type KindAndHint = (Kind, Option<&'static str>);
@@ -324,9 +337,7 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                  --confirm\" puts away what is left of that timeline, and the others can be restored.",
             ),
         ),
-        ArchiveError::HistoryConflict { .. } | ArchiveError::AncestorConflict { .. } => {
-            (Kind::ArchiveDuplicate, Some(NUMBER_TAKEN))
-        }
+        ArchiveError::HistoryConflict { .. } => (Kind::ArchiveDuplicate, Some(NUMBER_TAKEN)),
         ArchiveError::BackupUnusable { .. } => (
             Kind::BackupSetInvalid,
             Some("--backup names an older one; \"walzip verify\" shows what is wrong."),

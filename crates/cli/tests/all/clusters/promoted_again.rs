@@ -51,6 +51,8 @@ fn a_copy_that_is_promoted_twice_is_still_beside_production() {
     write(&primary, "3-production");
     primary.archive_everything();
     refused(&site, &[]);
+    // The only backup ended before they parted: its end is on both.
+    assert_eq!(restored_rows(&site, &["--target-immediate"]), "");
     promote_again(&site, &copy);
     write(&copy, "4-copy");
     copy.archive_everything();
@@ -206,7 +208,9 @@ fn what_follows_another_servers_timeline_is_not_archived() {
     archive_from_now_on(&copy);
     copy.sql("SELECT pg_switch_wal()");
     copy.wait_until("SELECT failed_count > 1 FROM pg_stat_archiver");
-    assert!(copy.log().contains("is not the one in the archive"));
+    let log = copy.log();
+    assert!(log.contains("is not the one in the archive"), "{log}");
+    assert!(log.contains("walzip timeline set-aside 2"), "{log}");
     assert!(objects(&site, "00000003").is_empty());
     copy.stop();
     write(&primary, "4-production");
