@@ -9,6 +9,7 @@
 mod cleaning;
 mod local_segment;
 mod unarchived;
+mod wal_files;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;

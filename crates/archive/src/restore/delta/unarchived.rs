@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use walzip_pgformat::{Lsn, PAGE_SIZE, TimelineId};
 use walzip_repo::{AsideLabel, Repository, WalEntry};
 
 use super::local_segment::LocalSegment;
+use super::wal_files::{WalFile, files_of};
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::own_history;
 use crate::archived::stable_file::StableFile;
@@ -22,17 +22,6 @@ use crate::error::ArchiveError;
 use crate::packs::{Before, is_damage};
 use crate::pins::FollowedBackups;
 use crate::wal::wal_end::WalEnd;
-
-/// A WAL file in `pg_wal`, and what the server noted of its archiving.
-#[derive(Clone, Debug)]
-struct WalFile {
-    name: WalFileName,
-    path: PathBuf,
-    /// It has `.ready` in `archive_status`: it waits to be archived.
-    is_ready: bool,
-    /// It has `.done` there.
-    is_done: bool,
-}
 
 /// What a file is worth that a restore would remove.
 enum Worth {
@@ -355,40 +344,6 @@ pub(super) async fn refuse_ahead(data: &Path, end: &WalEnd) -> Result<(), Archiv
         }),
         false => Ok(()),
     }
-}
-
-/// The WAL files in `pg_wal`, by their names. What the server has noted as archived (`.done`) may have been so
-/// elsewhere: a standby notes everything that it receives, and an archive may have lost it since.
-fn files_of(directory: &Path) -> Result<Vec<WalFile>, ArchiveError> {
-    let names = names_in(directory)?;
-    let statuses = names_in(&directory.join("archive_status"))?;
-    let has = |name: &str, status: &str| statuses.contains(&format!("{name}.{status}"));
-    let named = names.iter().filter_map(|name| {
-        let parsed: WalFileName = name.parse().ok()?;
-        let path = directory.join(name);
-        path.is_file().then(|| WalFile {
-            name: parsed,
-            path,
-            is_ready: has(name, "ready"),
-            is_done: has(name, "done"),
-        })
-    });
-    Ok(named.collect())
-}
-
-fn names_in(directory: &Path) -> Result<BTreeSet<String>, ArchiveError> {
-    let failed = |error| ArchiveError::file("read", directory, error);
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-        Err(error) => return Err(failed(error)),
-    };
-    let mut names = BTreeSet::new();
-    for entry in entries {
-        // A name that is no text is none of PostgreSQL's.
-        names.extend(entry.map_err(failed)?.file_name().into_string());
-    }
-    Ok(names)
 }
 
 /// Whether the archive has exactly this file.
