@@ -7,7 +7,10 @@
 //! it until the restore is finished, by this run or by a repetition of it.
 
 mod cleaning;
+mod left_behind;
 mod local_segment;
+#[cfg(test)]
+mod testing;
 mod unarchived;
 mod wal_files;
 

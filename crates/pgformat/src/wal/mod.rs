@@ -35,7 +35,7 @@ pub use segment_edges::{Discontinuity, EdgeReader, SegmentBegin, SegmentEdges, S
 pub use segment_header::{SegmentHeader, SegmentHeaderError, is_segment_size};
 pub use telling_records::{TablespaceCreation, TellingRecords, Told};
 pub use timed_record::{TimedRecord, UnixMicros};
-pub use unbroken_records::{BrokenRecords, UnbrokenRecords};
+pub use unbroken_records::{BrokenRecords, UnbrokenRecords, is_switch};
 pub use writer::SegmentWriter;
 
 /// Rounds up to the alignment of records and tuples (`MAXALIGN`).

@@ -5,6 +5,7 @@
 
 use super::max_align;
 use super::page_header::PageHeader;
+use super::record::RecordHeader;
 use super::records::{ReadRecord, Records, RecordsError};
 use crate::PAGE_SIZE;
 use crate::rmgr_id;
@@ -97,7 +98,7 @@ impl UnbrokenRecords {
                 }
                 _ => {
                     *last = Some(record.lsn);
-                    *reached = match is_switch(&record) {
+                    *reached = match is_switch(&record.layout.header) {
                         true => end_of_segment(record.lsn, segment_size),
                         false => end_of(&record, segment_size),
                     };
@@ -127,8 +128,8 @@ impl UnbrokenRecords {
     }
 }
 
-fn is_switch(record: &ReadRecord<'_>) -> bool {
-    let header = &record.layout.header;
+/// Whether a record is the last one of its segment, of which it takes what is left.
+pub fn is_switch(header: &RecordHeader) -> bool {
     header.rmid == rmgr_id::XLOG && header.info & OPCODE_MASK == SWITCH
 }
 

@@ -4,13 +4,15 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader};
+use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader, is_switch};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Input, Lsn, PAGE_SIZE, ReadAt, rmgr_id};
 use walzip_repo::ClusterIdentity;
 
 use crate::archived::stored_wal::StoredWal;
+use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::files::regular_file;
 use crate::packs::Undecoded;
@@ -67,35 +69,54 @@ impl LocalSegment {
     }
 
     /// Whether it has more than checkpoints and what standbys need that ends after a position. The segment in which a
-    /// server was shut down has no more. A server replays what follows without a gap: after that there may be remains
-    /// of another segment.
-    pub(super) fn has_changes(&self, from: Lsn) -> Result<bool, ArchiveError> {
+    /// server was shut down has no more.
+    fn has_changes(&self, from: Lsn) -> Result<bool, ArchiveError> {
+        self.has_any(|part| part.is_change && part.end > from)
+    }
+
+    /// Whether a record ends at a position.
+    pub(super) fn has_record_to(&self, at: Lsn) -> Result<bool, ArchiveError> {
+        self.has_any(|part| part.is_whole && part.end == at)
+    }
+
+    /// Whether this is so of anything that a server would replay. It replays what follows without a gap: after that there
+    /// may be remains of another segment.
+    fn has_any(&self, is_it: impl Fn(Replayed) -> bool) -> Result<bool, ArchiveError> {
         let mut reader = SegmentReader::of_part(Input::Reader(self), self.header);
         let mut layout = RecordLayout::default();
         let (mut last, mut is_begun) = (None, false);
         let goes_on = self.header.version.overwrite_contrecord;
         while let Some(event) = reader.next_event(&mut layout) {
             let reaches_end = reader.next_offset() == self.len;
-            let is_change = match event {
+            let mut end = self.position(reader.next_offset());
+            let (is_change, is_whole) = match event {
                 Event::Record { lsn } => {
                     let prev = layout.header.prev;
                     if last.replace(lsn).is_some_and(|last| last.0 != prev) {
                         break;
                     }
-                    !matches!(layout.header.rmid, rmgr_id::XLOG | rmgr_id::STANDBY)
+                    if is_switch(&layout.header) {
+                        end = self.end();
+                    }
+                    let is_change = !matches!(layout.header.rmid, rmgr_id::XLOG | rmgr_id::STANDBY);
+                    (is_change, true)
                 }
                 // Only with its other part, in another segment.
-                Event::Lead { whole } => whole || reaches_end,
-                Event::Tail { .. } => reaches_end,
+                Event::Lead { whole } => (whole || reaches_end, whole),
+                Event::Tail { .. } => (reaches_end, false),
                 // After a crash, a server goes on behind a record that it has not finished.
                 Event::RunStart { state, .. } if is_begun && state.flags & goes_on == 0 => break,
                 Event::Other { .. } => break,
                 Event::RunStart { .. } | Event::RunEnd { .. } => {
                     is_begun = true;
-                    false
+                    continue;
                 }
             };
-            if is_change && self.position(reader.next_offset()) > from {
+            if is_it(Replayed {
+                end,
+                is_change,
+                is_whole,
+            }) {
                 return Ok(true);
             }
         }
@@ -139,6 +160,25 @@ impl LocalSegment {
     }
 }
 
+/// A record that a server would replay, or the part of it that is in the segment.
+struct Replayed {
+    /// The position of the first byte behind it.
+    end: Lsn,
+    /// It is more than a checkpoint, or what standbys need.
+    is_change: bool,
+    /// It ends here.
+    is_whole: bool,
+}
+
+/// [`LocalSegment::has_changes`], off the runtime.
+pub(super) async fn has_changes(
+    segment: &Arc<LocalSegment>,
+    from: Lsn,
+) -> Result<bool, ArchiveError> {
+    let segment = Arc::clone(segment);
+    off_the_runtime(move || segment.has_changes(from)).await
+}
+
 impl ReadAt for LocalSegment {
     fn len(&self) -> usize {
         self.len
@@ -179,55 +219,28 @@ impl Write for Comparison<'_> {
 mod tests {
     use super::*;
 
-    const CLUSTER: ClusterIdentity = ClusterIdentity {
-        system_id: 7,
-        major: 15,
-    };
-    const SIZE: usize = 1 << 20;
+    use crate::restore::delta::testing::{self, CLUSTER, Record, SIZE};
+
     const NAME: &str = "000000010000000000000001";
 
-    /// A segment of one page of records, each of a table's and so long; the rest is zeros.
+    /// A segment of records, each of a table's and so long; the rest is zeros.
     fn segment(lengths: &[usize], fill: u8) -> Vec<u8> {
-        use walzip_pgformat::wal::{LONG_HEADER, PageHeader, RECORD_HEADER_LEN, RecordHeader};
-        let header = PageHeader {
-            magic: 0xD110,
-            flags: LONG_HEADER,
-            timeline: 1,
-            address: SIZE as u64,
-            remaining_len: 0,
-        };
-        let mut bytes = header.to_bytes().to_vec();
-        bytes.extend(CLUSTER.system_id.to_le_bytes());
-        bytes.extend((SIZE as u32).to_le_bytes());
-        bytes.extend((PAGE_SIZE as u32).to_le_bytes());
-        let mut prev = 0_u64;
-        for &len in lengths {
-            let lsn = (SIZE + bytes.len()) as u64;
-            let mut record = vec![0; RECORD_HEADER_LEN];
-            record[0..4].copy_from_slice(&(len as u32).to_le_bytes());
-            record[8..16].copy_from_slice(&prev.to_le_bytes());
-            record[17] = rmgr_id::HEAP;
-            // Main data of a length that one byte says.
-            record.extend([255, (len - RECORD_HEADER_LEN - 2) as u8]);
-            record.resize(len, fill);
-            let crc = RecordHeader::checksum(&record);
-            record[20..24].copy_from_slice(&crc.to_le_bytes());
-            bytes.extend(record);
-            bytes.resize(bytes.len().next_multiple_of(8), 0);
-            prev = lsn;
-        }
-        bytes.resize(SIZE, 0);
-        bytes
+        let rows: Vec<Record> = lengths.iter().map(|&len| Record::row(len, fill)).collect();
+        testing::segment(1, &rows)
+    }
+
+    fn opened(directory: &Path, content: &[u8]) -> LocalSegment {
+        let path = directory.join(NAME);
+        fs::write(&path, content).expect("written");
+        let name = NAME.parse().expect("a name");
+        let local = LocalSegment::open(&path, name, CLUSTER).expect("readable");
+        local.expect("one that was begun")
     }
 
     /// What a restore would lose of a local segment where another one is stored.
     fn loses(local: &[u8], stored: &[u8]) -> bool {
         let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join(NAME);
-        fs::write(&path, local).expect("written");
-        let name = NAME.parse().expect("a name");
-        let local = LocalSegment::open(&path, name, CLUSTER).expect("readable");
-        let local = local.expect("one that was begun");
+        let local = opened(directory.path(), local);
         let level = walzip_codec::Level::default();
         let object = walzip_codec::encode(stored, level).expect("encoded");
         let same = local.same_until(NAME, StoredWal::Single(object.into()));
@@ -260,5 +273,24 @@ mod tests {
         let end = 40 + 104 + 64;
         let local = [&short[..end], &remains[end..]].concat();
         assert!(!loses(&local, &long));
+    }
+
+    #[test]
+    fn a_position_is_led_to_where_a_record_ends_there() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let begin = SIZE as u64;
+        let leads_to = |content: &[u8], offset: u64| {
+            let local = opened(directory.path(), content);
+            local.has_record_to(Lsn(begin + offset)).expect("readable")
+        };
+        let rows = segment(&[100, 60], 1);
+        assert!(leads_to(&rows, 144) && leads_to(&rows, 208));
+        assert!(!leads_to(&rows, 40) && !leads_to(&rows, 152) && !leads_to(&rows, 272));
+        let remains = segment(&[60, 60, 40, 60], 3);
+        let local = [&rows[..208], &remains[208..]].concat();
+        assert!(!leads_to(&local, 256));
+        assert!(!leads_to(&rows, begin));
+        let switched = [Record::row(100, 1), Record::switch()];
+        assert!(leads_to(&testing::segment(1, &switched), begin));
     }
 }

@@ -9,7 +9,8 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, PAGE_SIZE, TimelineId};
 use walzip_repo::{AsideLabel, Repository, WalEntry};
 
-use super::local_segment::LocalSegment;
+use super::left_behind::{OwnWal, forks_of};
+use super::local_segment::{LocalSegment, has_changes};
 use super::wal_files::{WalFile, files_of};
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::own_history;
@@ -43,23 +44,28 @@ pub(super) async fn find(
     let files = off_the_runtime(move || files_of(&directory)).await?;
     let stored = Stored::read(repository).await?;
     let histories = stored.histories(&files).await?;
+    let mut own = OwnWal::new(&files, &histories.same, repository.cluster());
     let (mut found, mut in_holes) = (Vec::new(), Vec::new());
-    for file in files {
+    for file in &files {
         let name = file.name.to_string();
         let worth = match file.name {
             _ if file.is_ready => match stored.archived.contains(&name) {
                 true => lost_if(!is_same(repository, &name, &file.path).await?),
                 false => Worth::Lost,
             },
-            WalFileName::Segment(name) => stored.worth(&file, name, &histories.others).await?,
+            WalFileName::Segment(name) => {
+                stored
+                    .worth(file, name, &histories.others, &mut own)
+                    .await?
+            }
             WalFileName::History(timeline) => lost_if(histories.lost.contains(&timeline)),
             // A copy of it begins the next timeline; and where a backup began says nothing of data.
             WalFileName::Partial(_) | WalFileName::BackupHistory { .. } => Worth::Nothing,
         };
         match worth {
             Worth::Nothing => {}
-            Worth::Lost => found.push(file.path),
-            Worth::InHole(name, size) => in_holes.push((file.path, name, size)),
+            Worth::Lost => found.push(file.path.clone()),
+            Worth::InHole(name, size) => in_holes.push((file.path.clone(), name, size)),
         }
     }
     if !in_holes.is_empty() {
@@ -79,6 +85,8 @@ fn lost_if(is_lost: bool) -> Worth {
 /// The timelines of histories in `pg_wal`.
 #[derive(Default)]
 struct Histories {
+    /// Those whose history is the archive's.
+    same: BTreeSet<TimelineId>,
     /// Those under whose numbers another server has archived: a server that does not archive notes nothing of that, and
     /// its files have the same names.
     others: BTreeSet<TimelineId>,
@@ -132,6 +140,7 @@ impl<'r> Stored<'r> {
                 && let Some(stored) = StoredWal::get(self.repository, &name).await?
             {
                 if is_own(&stored.content(&name).await?) {
+                    histories.same.insert(timeline);
                     continue;
                 }
                 histories.others.insert(timeline);
@@ -162,6 +171,7 @@ impl<'r> Stored<'r> {
         file: &WalFile,
         name: SegmentName,
         others: &BTreeSet<TimelineId>,
+        own: &mut OwnWal<'_>,
     ) -> Result<Worth, ArchiveError> {
         let text = name.to_string();
         let is_archived = self.archived.contains(&text);
@@ -181,11 +191,29 @@ impl<'r> Stored<'r> {
             return Ok(lost_if(has_changes(&segment, from).await?));
         }
         let wal = ArchivedWal::of(&self.listing, segment.size_bytes());
-        let number = name.number(segment.size_bytes())?;
-        from = from.max(self.copied_until(&wal, name.timeline, number));
+        from = from.max(self.copied_until(&wal, &segment, name).await?);
         if !has_changes(&segment, from).await? {
             return Ok(Worth::Nothing);
         }
+        // Positions on a timeline of another server say nothing of what may have expired of this one's.
+        let is_others = others.contains(&name.timeline);
+        let may_have_expired = !is_others
+            && self
+                .may_have_expired(&wal, (file, name, &segment), own)
+                .await?;
+        Ok(match may_have_expired {
+            true => Worth::InHole(name, segment.size_bytes()),
+            false => Worth::Lost,
+        })
+    }
+
+    /// Whether a segment that nothing stored has may have gone from the archive by an expiry.
+    async fn may_have_expired(
+        &self,
+        wal: &ArchivedWal,
+        (file, name, segment): (&WalFile, SegmentName, &Arc<LocalSegment>),
+        own: &mut OwnWal<'_>,
+    ) -> Result<bool, ArchiveError> {
         // What is older than the archive was never meant to be in it, or has expired: before the newest segments
         // that follow one another, a pinned backup may have some of its own.
         let numbers: Vec<u64> = wal.numbers_from(name.timeline, 0).collect();
@@ -194,14 +222,16 @@ impl<'r> Stored<'r> {
             .filter(|pair| pair[0] + 1 != pair[1])
             .map(|pair| pair[1]);
         let first = breaks.next().or(numbers.first().copied());
-        let is_behind = match first {
-            Some(first) => number > first,
-            None => !self.is_left_behind(&wal, name.timeline, number),
-        };
-        Ok(match is_behind {
-            true => Worth::Lost,
-            false => Worth::InHole(name, segment.size_bytes()),
-        })
+        let number = name.number(segment.size_bytes())?;
+        if first.is_some_and(|first| number <= first) {
+            return Ok(true);
+        }
+        // What is newer than a pinned backup has gone with the timeline, if it was archived.
+        if first.is_some() && !file.is_done {
+            return Ok(false);
+        }
+        let forks = forks_of(&self.timelines, wal, name.timeline);
+        own.is_left_behind(segment, name.timeline, forks).await
     }
 
     /// Up to where the archive, or what was set aside, has what a segment has.
@@ -214,39 +244,47 @@ impl<'r> Stored<'r> {
         let aside = self.labels(name).iter().copied().map(Some);
         let mut until = segment.start();
         for label in archived.into_iter().chain(aside) {
-            match same_until(self.repository, label, (segment, name)).await {
-                Ok(same) => until = until.max(same),
-                // Then the file in the directory is the one that is whole.
-                Err(error) if is_damage(&error) => {
-                    tracing::warn!("what is stored of {name} is not compared: {error}");
-                }
-                Err(error) => return Err(error),
+            until = until.max(self.same_in(label, segment, name).await?);
+        }
+        Ok(until)
+    }
+
+    /// Up to where timelines that left this one in the segment have the same in their own copies of it. A server copies
+    /// every byte before the fork. A copy of the server that went on by itself has others there.
+    async fn copied_until(
+        &self,
+        wal: &ArchivedWal,
+        segment: &Arc<LocalSegment>,
+        name: SegmentName,
+    ) -> Result<Lsn, ArchiveError> {
+        let number = name.number(segment.size_bytes())?;
+        let mut until = segment.start();
+        for fork in forks_of(&self.timelines, wal, name.timeline) {
+            let is_within = segment.start() < fork.at && fork.at < segment.end();
+            if is_within && wal.has(fork.child, number) {
+                let copy = wal.name(fork.child, number)?.to_string();
+                let same = self.same_in(None, segment, &copy).await?;
+                until = until.max(same.min(fork.at));
             }
         }
         Ok(until)
     }
 
-    /// Whether a timeline with WAL left this one in the segment, or later: what is not archived of this one has expired,
-    /// or is in a hole.
-    fn is_left_behind(&self, wal: &ArchivedWal, timeline: TimelineId, number: u64) -> bool {
-        self.timelines.known().any(|other| {
-            let left_at = self.timelines.left_at(timeline, other);
-            left_at.is_some_and(|at| wal.number_at(at) >= number)
-                && wal.numbers_from(other, 0).next().is_some()
-        })
-    }
-
-    /// Up to where a timeline that left this one in the segment has a copy of it.
-    fn copied_until(&self, wal: &ArchivedWal, timeline: TimelineId, number: u64) -> Lsn {
-        let switch = |child| {
-            let (parent, switch) = self.timelines.beginning(child)?;
-            let is_copied = parent == timeline
-                && wal.number_at(switch) == number
-                && wal.numbers_from(child, number).next() == Some(number);
-            is_copied.then_some(switch)
-        };
-        let switches = self.timelines.known().filter_map(switch);
-        switches.max().unwrap_or_default()
+    /// Up to where what is stored under a name, in the archive or under a label, has what a segment has.
+    async fn same_in(
+        &self,
+        label: Option<AsideLabel>,
+        segment: &Arc<LocalSegment>,
+        name: &str,
+    ) -> Result<Lsn, ArchiveError> {
+        match same_until(self.repository, label, (segment, name)).await {
+            // Then the file in the directory is the one that is whole.
+            Err(error) if is_damage(&error) => {
+                tracing::warn!("what is stored of {name} is not compared: {error}");
+                Ok(segment.start())
+            }
+            same => same,
+        }
     }
 
     /// Those of the segments in holes that a recovery from a backup asks for. A hole that an expiry has made is behind
@@ -270,11 +308,6 @@ impl<'r> Stored<'r> {
             .filter(|(_, name, size)| is_wanted(*name, *size));
         Ok(wanted.map(|(path, ..)| path).collect())
     }
-}
-
-async fn has_changes(segment: &Arc<LocalSegment>, from: Lsn) -> Result<bool, ArchiveError> {
-    let segment = Arc::clone(segment);
-    off_the_runtime(move || segment.has_changes(from)).await
 }
 
 /// Up to where the archive has what a segment has, or what was set aside under a label.
@@ -352,5 +385,193 @@ async fn is_same(repository: &Repository, name: &str, path: &Path) -> Result<boo
     match StoredWal::get(repository, name).await? {
         Some(stored) => file.is_in(name, stored).await,
         None => Ok(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use walzip_repo::testing::memory_store;
+
+    use super::*;
+    use crate::restore::delta::testing::{CLUSTER, Record, segment};
+
+    /// The number of the segment in which timeline 1 was left.
+    const FORK: u64 = 0xD;
+    /// Behind two rows, of 100 and 60 bytes, in it.
+    const FORK_HISTORY: &str = "1\t0/D000D0\tno recovery target specified\n";
+
+    /// An archive, and a data directory.
+    struct Place {
+        repository: Repository,
+        directory: tempfile::TempDir,
+    }
+
+    impl Place {
+        /// Timeline 1 was left, and timeline 2 has gone on.
+        async fn left(history: &str) -> Place {
+            let repository = Repository::init(memory_store(), CLUSTER).await;
+            let directory = tempfile::tempdir().expect("a directory");
+            let status = directory.path().join("pg_wal/archive_status");
+            fs::create_dir_all(status).expect("made");
+            let place = Place {
+                repository: repository.expect("a repository").0,
+                directory,
+            };
+            place.archive("00000002.history", history.as_bytes()).await;
+            let later = segment(0x12, &[Record::row(100, 9)]);
+            place.archive(&name(2, 0x12), &later).await;
+            place
+        }
+
+        async fn archive(&self, name: &str, content: &[u8]) {
+            let level = walzip_codec::Level::default();
+            let object = walzip_codec::encode(content, level).expect("encoded");
+            let put = self.repository.put_wal(name, object.into()).await;
+            put.expect("stored");
+        }
+
+        fn has(&self, name: &str, content: &[u8], status: Option<&str>) {
+            let directory = self.directory.path().join("pg_wal");
+            fs::write(directory.join(name), content).expect("written");
+            if let Some(status) = status {
+                let path = directory.join(format!("archive_status/{name}.{status}"));
+                fs::write(path, "").expect("written");
+            }
+        }
+
+        /// The same for a segment of timeline 1.
+        fn has_segment(&self, number: u64, records: &[Record], status: Option<&str>) {
+            self.has(&name(1, number), &segment(number, records), status);
+        }
+
+        /// The numbers of the segments that a restore would lose.
+        async fn lost(&self) -> Vec<u64> {
+            let lost = find(&self.repository, self.directory.path()).await;
+            let number_of = |path: PathBuf| {
+                let name = path.file_name().and_then(|name| name.to_str());
+                u64::from_str_radix(&name.expect("a name")[16..], 16).expect("a number")
+            };
+            lost.expect("found").into_iter().map(number_of).collect()
+        }
+    }
+
+    fn name(timeline: u32, number: u64) -> String {
+        format!("{timeline:08X}00000000{number:08X}")
+    }
+
+    /// What was committed before the fork, and these bytes of more.
+    fn common_and(more: &[usize]) -> Vec<Record> {
+        let common = [100, 60].map(|len| Record::row(len, 1));
+        let more = more.iter().map(|&len| Record::row(len, 1));
+        common.into_iter().chain(more).collect()
+    }
+
+    const NOTHING: [u64; 0] = [];
+    const DONE: Option<&str> = Some("done");
+
+    /// All of timeline 1 has expired, and of timeline 2 what was before its backup.
+    #[tokio::test]
+    async fn what_follows_a_fork_in_its_segment_has_not_expired() {
+        let place = Place::left(FORK_HISTORY).await;
+        place.has_segment(FORK - 1, &common_and(&[]), DONE);
+        place.has_segment(FORK, &common_and(&[]), None);
+        assert_eq!(place.lost().await, NOTHING);
+        place.has_segment(FORK, &common_and(&[80]), None);
+        assert_eq!(place.lost().await, [FORK]);
+    }
+
+    #[tokio::test]
+    async fn a_segment_that_begins_at_a_fork_is_the_old_servers_own() {
+        let place = Place::left("1\t0/E00000\tx\n").await;
+        let mut whole = common_and(&[80]);
+        whole.push(Record::switch());
+        place.has_segment(FORK, &whole, DONE);
+        place.has_segment(FORK + 1, &[Record::checkpoint(100)], None);
+        assert_eq!(place.lost().await, NOTHING);
+        place.has_segment(FORK + 1, &common_and(&[]), None);
+        assert_eq!(place.lost().await, [FORK + 1]);
+    }
+
+    /// A cold copy has gone on in the segment in which production was left later.
+    #[tokio::test]
+    async fn another_timelines_copy_of_a_segment_is_compared() {
+        let place = Place::left(FORK_HISTORY).await;
+        let last = segment(FORK - 1, &common_and(&[]));
+        place.archive(&name(1, FORK - 1), &last).await;
+        let mut of_child = common_and(&[]);
+        of_child.push(Record::row(80, 2));
+        place
+            .archive(&name(2, FORK), &segment(FORK, &of_child))
+            .await;
+        place.has_segment(FORK, &common_and(&[]), None);
+        assert_eq!(place.lost().await, NOTHING);
+        // It has stopped before.
+        place.has_segment(FORK, &[Record::row(100, 1)], None);
+        assert_eq!(place.lost().await, NOTHING);
+        place.has_segment(FORK, &[Record::row(100, 3)], None);
+        assert_eq!(place.lost().await, [FORK]);
+        place.has_segment(FORK, &common_and(&[80]), None);
+        assert_eq!(place.lost().await, [FORK]);
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_cannot_be_decoded_is_none() {
+        let place = Place::left(FORK_HISTORY).await;
+        let last = segment(FORK - 1, &common_and(&[]));
+        place.archive(&name(1, FORK - 1), &last).await;
+        let level = walzip_codec::Level::default();
+        let copy = segment(FORK, &common_and(&[80]));
+        let mut copy = walzip_codec::encode(&copy, level).expect("encoded");
+        copy.truncate(copy.len() - 8);
+        let put = place.repository.put_wal(&name(2, FORK), copy.into()).await;
+        put.expect("stored");
+        place.has_segment(FORK, &common_and(&[]), None);
+        assert_eq!(place.lost().await, [FORK]);
+    }
+
+    /// A segment of a pinned backup stays, and what followed on timeline 1 has expired. The old primary was shut down.
+    #[tokio::test]
+    async fn what_expired_behind_a_pinned_backup_before_a_fork_is_not_lost() {
+        let place = Place::left("1\t0/E00090\tx\n").await;
+        let pinned = segment(3, &common_and(&[]));
+        place.archive(&name(1, 3), &pinned).await;
+        for number in 2..=FORK {
+            place.has_segment(number, &common_and(&[]), DONE);
+        }
+        place.has_segment(FORK + 1, &[Record::checkpoint(100)], None);
+        assert_eq!(place.lost().await, NOTHING);
+        // Nobody has noted it as archived.
+        let status = format!("pg_wal/archive_status/{}.done", name(1, 7));
+        fs::remove_file(place.directory.path().join(status)).expect("removed");
+        assert_eq!(place.lost().await, [7]);
+    }
+
+    /// A copy of the server has archived elsewhere.
+    #[tokio::test]
+    async fn what_does_not_lead_to_a_fork_is_lost_whatever_was_noted() {
+        let pinned = segment(3, &common_and(&[]));
+        for stays in [None, Some(pinned)] {
+            let place = Place::left("1\t0/E00090\tx\n").await;
+            if let Some(pinned) = stays {
+                place.archive(&name(1, 3), &pinned).await;
+            }
+            place.has_segment(FORK - 1, &common_and(&[]), DONE);
+            place.has_segment(FORK, &common_and(&[]), DONE);
+            assert_eq!(place.lost().await, [FORK - 1, FORK]);
+            place.has_segment(FORK + 1, &[Record::checkpoint(90)], None);
+            assert_eq!(place.lost().await, [FORK - 1, FORK]);
+        }
+    }
+
+    /// The new primary has the end of timeline 1 under the name of a partial segment only.
+    #[tokio::test]
+    async fn what_followed_a_timeline_has_come_through_its_fork() {
+        let place = Place::left(FORK_HISTORY).await;
+        place.has_segment(FORK - 1, &common_and(&[]), DONE);
+        let last = segment(0x12, &[Record::row(100, 9)]);
+        place.has(&name(2, 0x12), &last, DONE);
+        assert_eq!(place.lost().await, [FORK - 1]);
+        place.has("00000002.history", FORK_HISTORY.as_bytes(), DONE);
+        assert_eq!(place.lost().await, NOTHING);
     }
 }

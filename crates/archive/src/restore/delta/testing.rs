@@ -1,0 +1,91 @@
+//! Segments of a few records, for tests.
+
+use walzip_pgformat::wal::{LONG_HEADER, PageHeader, RECORD_HEADER_LEN, RecordHeader};
+use walzip_pgformat::{PAGE_SIZE, rmgr_id};
+use walzip_repo::ClusterIdentity;
+
+pub(super) const CLUSTER: ClusterIdentity = ClusterIdentity {
+    system_id: 7,
+    major: 15,
+};
+pub(super) const SIZE: usize = 1 << 20;
+
+/// A record: whose, what, how long, and what its data are filled with.
+pub(super) struct Record {
+    rmid: u8,
+    info: u8,
+    len: usize,
+    fill: u8,
+}
+
+impl Record {
+    /// Of a table.
+    pub(super) fn row(len: usize, fill: u8) -> Record {
+        Record {
+            rmid: rmgr_id::HEAP,
+            info: 0,
+            len,
+            fill,
+        }
+    }
+
+    pub(super) fn checkpoint(len: usize) -> Record {
+        Record {
+            rmid: rmgr_id::XLOG,
+            info: 0,
+            len,
+            fill: 0,
+        }
+    }
+
+    /// The last one of a segment.
+    pub(super) fn switch() -> Record {
+        Record {
+            rmid: rmgr_id::XLOG,
+            info: 0x40,
+            len: RECORD_HEADER_LEN,
+            fill: 0,
+        }
+    }
+
+    fn bytes(&self, prev: u64) -> Vec<u8> {
+        let mut record = vec![0; RECORD_HEADER_LEN];
+        record[0..4].copy_from_slice(&(self.len as u32).to_le_bytes());
+        record[8..16].copy_from_slice(&prev.to_le_bytes());
+        record[16] = self.info;
+        record[17] = self.rmid;
+        if self.len > RECORD_HEADER_LEN {
+            // Main data of a length that one byte says.
+            record.extend([255, (self.len - RECORD_HEADER_LEN - 2) as u8]);
+            record.resize(self.len, self.fill);
+        }
+        let crc = RecordHeader::checksum(&record);
+        record[20..24].copy_from_slice(&crc.to_le_bytes());
+        record
+    }
+}
+
+/// A segment of timeline 1 with one page of records. The rest is zeros.
+pub(super) fn segment(number: u64, records: &[Record]) -> Vec<u8> {
+    let start = number * SIZE as u64;
+    let header = PageHeader {
+        magic: 0xD110,
+        flags: LONG_HEADER,
+        timeline: 1,
+        address: start,
+        remaining_len: 0,
+    };
+    let mut bytes = header.to_bytes().to_vec();
+    bytes.extend(CLUSTER.system_id.to_le_bytes());
+    bytes.extend((SIZE as u32).to_le_bytes());
+    bytes.extend((PAGE_SIZE as u32).to_le_bytes());
+    let mut prev = 0;
+    for record in records {
+        let lsn = start + bytes.len() as u64;
+        bytes.extend(record.bytes(prev));
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        prev = lsn;
+    }
+    bytes.resize(SIZE, 0);
+    bytes
+}
