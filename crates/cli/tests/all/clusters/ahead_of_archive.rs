@@ -222,14 +222,157 @@ fn a_segment_that_expired_behind_a_pinned_backup_is_removed_with_the_directory()
     let Some(site) = Site::new(15) else { return };
     let (primary, expired) = with_two_backups(&site);
     primary.stop();
-    let info = succeed(&mut primary.walzip(&["info", "--json"]));
-    let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
-    let first = info["backups"][0]["label"].as_str().expect("a label");
-    succeed(&mut site.walzip(&["pin", first]));
+    pin_first(&site);
     let expire = ["expire", "--retention-full", "1", "--confirm"];
     succeed(&mut site.walzip(&expire));
     assert!(objects(&site, &expired).is_empty(), "{expired} is there");
     assert!(primary.data().join("pg_wal").join(&expired).is_file());
     let restored = restore_over(&site, &primary, &[]);
+    assert!(restored.status.success(), "{}", said(&restored));
+}
+
+/// A standby that streams, and has its primary's rows.
+fn streaming<'a>(site: &'a Site, primary: &Server<'_>) -> Server<'a> {
+    let standby = restore(site, "standby", &PRESERVE);
+    follow(site, &standby, primary);
+    standby.start(&[]);
+    standby
+}
+
+fn promote(standby: &Server) {
+    standby.sql("SELECT pg_promote()");
+    standby.wait_until("SELECT NOT pg_is_in_recovery()");
+    standby.sql("INSERT INTO note VALUES ('promoted')");
+    standby.archive_everything();
+}
+
+/// A backup of the new primary is the only one that an expiry leaves, and what was pinned.
+fn expire_older(site: &Site, production: &Server) {
+    succeed(&mut production.walzip(&["backup"]));
+    production.sql("INSERT INTO note VALUES ('after the backup')");
+    production.archive_everything();
+    let expire = ["expire", "--retention-full", "1", "--confirm"];
+    succeed(&mut site.walzip(&expire));
+}
+
+/// Whether a segment of timeline 1 is archived.
+fn has_first_timeline(site: &Site) -> bool {
+    let objects = objects(site, "0000000100000000");
+    let mut names = objects.iter().filter_map(|path| path.file_name());
+    names.any(|name| name.len() == "000000010000000000000001.wz".len())
+}
+
+fn pin_first(site: &Site) {
+    let info = succeed(&mut site.walzip(&["info", "--json"]));
+    let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
+    let first = info["backups"][0]["label"].as_str().expect("a label");
+    succeed(&mut site.walzip(&["pin", first]));
+}
+
+/// The old primary went on for a moment. Nothing of its timeline is in the archive any more.
+#[test]
+fn what_an_old_primary_wrote_after_a_promotion_has_not_expired() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    let standby = streaming(&site, &primary);
+    primary.sql("INSERT INTO note VALUES ('2-common')");
+    standby.wait_until("SELECT count(*) = 2 FROM note");
+    standby.sql("SELECT pg_promote()");
+    standby.wait_until("SELECT NOT pg_is_in_recovery()");
+    let current = primary.sql(CURRENT);
+    primary.sql("INSERT INTO note VALUES ('3-lost')");
+    primary.crash();
+    standby.sql("INSERT INTO note VALUES ('promoted')");
+    standby.archive_everything();
+    expire_older(&site, &standby);
+    assert!(!has_first_timeline(&site));
+    let refused = restore_over(&site, &primary, &["--standby"]);
+    assert_eq!(refused.status.code(), Some(113), "{}", said(&refused));
+    assert!(said(&refused).contains(&current), "{}", said(&refused));
+    assert!(primary.data().join("pg_wal").join(&current).is_file());
+}
+
+/// It crashed, and the new primary has all that it committed.
+#[test]
+fn an_old_primary_that_wrote_nothing_after_a_promotion_is_restored_over_after_an_expiry() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    let standby = streaming(&site, &primary);
+    primary.sql("INSERT INTO note VALUES ('2-common')");
+    standby.wait_until("SELECT count(*) = 2 FROM note");
+    primary.crash();
+    promote(&standby);
+    expire_older(&site, &standby);
+    assert!(!has_first_timeline(&site));
+    let restored = restore_over(&site, &primary, &["--standby"]);
+    assert!(restored.status.success(), "{}", said(&restored));
+}
+
+/// The new primary came to the end of what was archived. The next segment is the old primary's own.
+#[test]
+fn a_segment_that_begins_where_a_timeline_was_left_has_not_expired() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    let successor = promoted(&site, "successor", &PRESERVE);
+    let own = primary.sql(CURRENT);
+    primary.sql("INSERT INTO note VALUES ('2-lost')");
+    primary.crash();
+    successor.sql("INSERT INTO note VALUES ('3-production')");
+    successor.archive_everything();
+    expire_older(&site, &successor);
+    assert!(!has_first_timeline(&site));
+    let refused = restore_over(&site, &primary, &["--standby"]);
+    assert_eq!(refused.status.code(), Some(113), "{}", said(&refused));
+    assert!(said(&refused).contains(&own), "{}", said(&refused));
+}
+
+/// Production has gone on in the same segment, and was left in it later: what it had is in the new primary's copy.
+#[test]
+fn what_a_clone_wrote_before_a_fork_is_not_in_the_new_primarys_copy() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    let standby = streaming(&site, &primary);
+    primary.stop();
+    let clone = copy_of(&site, &primary);
+    clone.start(&["archive_mode=off"]);
+    let current = clone.sql(CURRENT);
+    clone.sql("INSERT INTO note VALUES ('2-clone')");
+    clone.crash();
+    primary.start(&[]);
+    primary.sql("INSERT INTO note SELECT '2-production' FROM generate_series(1, 1000)");
+    assert_eq!(primary.sql(CURRENT), current);
+    standby.wait_until("SELECT count(*) = 1001 FROM note");
+    primary.crash();
+    promote(&standby);
+    let copy = format!("00000002{}", &current[8..]);
+    assert!(!objects(&site, &copy).is_empty(), "{copy} is not archived");
+    let refused = restore_over(&site, &clone, &["--standby"]);
+    assert_eq!(refused.status.code(), Some(113), "{}", said(&refused));
+    assert!(said(&refused).contains(&current), "{}", said(&refused));
+    // What the old primary has is in that copy.
+    let restored = restore_over(&site, &primary, &["--standby"]);
+    assert!(restored.status.success(), "{}", said(&restored));
+}
+
+/// A pinned backup of its timeline has stayed, and what followed that was archived and has expired.
+#[test]
+fn an_old_primary_that_was_shut_down_is_restored_over_where_an_older_backup_is_pinned() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    pin_first(&site);
+    let standby = streaming(&site, &primary);
+    let expired = primary.sql(CURRENT);
+    for number in 0..3 {
+        primary.sql(&format!("INSERT INTO note VALUES ('between-{number}')"));
+        primary.archive_everything();
+    }
+    standby.wait_until("SELECT count(*) = 4 FROM note");
+    primary.stop();
+    promote(&standby);
+    expire_older(&site, &standby);
+    assert!(objects(&site, &expired).is_empty(), "{expired} is there");
+    assert!(has_first_timeline(&site));
+    assert!(primary.data().join("pg_wal").join(&expired).is_file());
+    let restored = restore_over(&site, &primary, &["--standby"]);
     assert!(restored.status.success(), "{}", said(&restored));
 }
