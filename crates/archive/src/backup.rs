@@ -36,7 +36,7 @@ use crate::backup::completeness::Present;
 use crate::backup::copied_databases::Question;
 pub use crate::backup::copying::CopyMethod;
 use crate::backup::copying::{Copy, Request};
-use crate::backup::databases::Databases;
+use crate::backup::databases::{Databases, Origin};
 use crate::backup::listed::Before;
 use crate::backup::required_wal::required_wal;
 use crate::backup::source_server::{Acknowledgement, Server};
@@ -408,8 +408,9 @@ async fn copy(
     let links = std::mem::take(&mut copy.cut.links);
     let sql = &mut copy.sql;
     // As soon as the backup has ended: what changes from now on is not of it.
-    let databases =
-        Databases::after_copy(sql, before.databases.clone(), copy.databases_at_start).await?;
+    let lists = (before.databases.clone(), copy.databases_at_start);
+    let has = (Origin::of(server), &present.of_databases());
+    let databases = Databases::after_copy(sql, lists, has).await?;
     present.check(sql, &before, &copy.tablespaces).await?;
     let names = before.tablespaces;
     let tablespaces = Tablespaces::after_copy(sql, copy.tablespaces, links, names).await;

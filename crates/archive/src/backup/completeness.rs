@@ -111,7 +111,8 @@ impl Present {
             (before.tablespace == now.tablespace).then_some(lacking)
         });
         stayed
-            // What DROP DATABASE has begun to remove can only be dropped.
+            // What DROP DATABASE has begun to remove can only be dropped. Whether a restore sees that, copied_databases
+            // looks at.
             .filter(|lacking| !lacking.database.is_invalid)
             .find(|Lacking { oid, database, .. }| {
                 !self.databases.contains(&(database.tablespace, *oid))

@@ -8,7 +8,8 @@
 //!
 //! So the WAL of such a backup is read. After the record, nothing in it may change the directory that was copied, as
 //! long as its copy is there. A drop removes files before it writes its record: so nobody may be dropping that
-//! directory when the backup ends, either. Which database was copied from which is noted in the backup: a restore of
+//! directory when the backup ends, either. Where the row of a database does not tell that it is being dropped, nobody
+//! may be dropping it at all: a restore would have it without its files. Which database was copied from which is noted in the backup: a restore of
 //! the copy alone needs both. The same WAL says which databases there were when the backup ended, and which relations
 //! are unlogged.
 
@@ -17,7 +18,7 @@ mod search;
 use std::collections::BTreeSet;
 
 use walzip_pgformat::Lsn;
-use walzip_pgformat::wal::{DirectoryCopy, UnbrokenRecords};
+use walzip_pgformat::wal::{DatabaseDirectory, DirectoryCopy, UnbrokenRecords};
 use walzip_repo::Repository;
 
 use self::search::{Found, Search};
@@ -59,7 +60,8 @@ impl Question {
         stop: Lsn,
         (is_standby, replayed): (bool, Option<Lsn>),
     ) -> Option<Question> {
-        let made_before = match (databases.have_changed(), is_standby) {
+        let may_differ = databases.have_changed() || !databases.being_dropped().is_empty();
+        let made_before = match (may_differ, is_standby) {
             (true, _) => None,
             (false, true) => Some(replayed.unwrap_or(stop)),
             (false, false) => return None,
@@ -109,7 +111,11 @@ impl Question {
         records
             .finish()
             .map_err(|error| unreadable(label, &error))?;
-        match search.finding().or_else(|| self.unfinished(&search)) {
+        let found = search
+            .finding()
+            .or_else(|| self.unfinished(&search))
+            .or_else(|| self.half_dropped(&search));
+        match found {
             Some(found) => Err(found.refusal(&self.databases)),
             None => Ok(Answer {
                 unlogged: search.unlogged.clone(),
@@ -131,6 +137,16 @@ impl Question {
             to.database == from.database || !is_whole(from.database)
         });
         unfinished.map(Found::Changed)
+    }
+
+    /// A database that a restore could have without its files, since neither its row nor the WAL tells of a drop.
+    fn half_dropped(&self, search: &Search) -> Option<Found> {
+        let is_told = |directory: &DatabaseDirectory| {
+            search.dropped.contains(directory) || search.made.contains(&directory.database)
+        };
+        let mut being_dropped = self.databases.being_dropped().into_iter();
+        let untold = being_dropped.find(|directory| !is_told(directory))?;
+        Some(Found::Dropping(untold.database))
     }
 }
 
@@ -180,6 +196,46 @@ mod tests {
         let moved = [copy([[16391, 16400], NEW])];
         let said = unfinished(lists(&both), &[16400], &moved).expect("a reason");
         assert!(said.contains("\"dn\" was moved"), "{said}");
+    }
+
+    #[test]
+    fn a_database_that_is_being_dropped_makes_no_backup_where_nothing_tells() {
+        let both = [(16399, "tpl", "1"), (16400, "dn", "2")];
+        let question = |databases: Databases| {
+            let stop = (Lsn(900), (true, Some(Lsn(1))));
+            let question = Question::of((&databases, BTreeSet::new()), stop.0, stop.1);
+            question.expect("asked of a standby")
+        };
+        let standby = |after: &[_]| Databases::of(&both, after).of_origin(true, true);
+        let half_dropped = |databases: Databases, records: &[Vec<u8>]| {
+            let found = question(databases.clone()).half_dropped(&searched(records));
+            found.map(|found| found.refusal(&databases).to_string())
+        };
+        assert_eq!(half_dropped(standby(&both), &[]), None);
+        for databases in [
+            standby(&both[..1]),
+            standby(&both).dropping(16400, true),
+            standby(&both).dropping(16400, false),
+        ] {
+            // All of the WAL is read.
+            assert_eq!(question(databases.clone()).made_before, None);
+            let said = half_dropped(databases.clone(), &[dropped(TEMPLATE)]).expect("a reason");
+            assert!(said.contains("\"dn\" was being dropped"), "{said}");
+            assert_eq!(half_dropped(databases.clone(), &[dropped(NEW)]), None);
+            let made = record(rmgr_id::DATABASE, 0x10, None, &[16400, 1663]);
+            assert_eq!(half_dropped(databases, &[made]), None);
+        }
+        // A primary that marks nothing: its lists are the same.
+        let primary = Databases::of(&both, &both).dropping(16400, false);
+        let asked = |databases: &Databases| {
+            Question::of((databases, BTreeSet::new()), Lsn(900), (false, None)).is_some()
+        };
+        assert!(!asked(&primary));
+        let unmarked = primary.of_origin(false, false);
+        assert!(asked(&unmarked));
+        let said = half_dropped(unmarked.clone(), &[]).expect("a reason");
+        assert!(said.contains("\"dn\" was being dropped"), "{said}");
+        assert_eq!(half_dropped(unmarked, &[dropped(NEW)]), None);
     }
 
     #[test]

@@ -5,12 +5,17 @@
 //! backup: what of it was so at the end, the WAL says.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use walzip_pgformat::wal::DatabaseDirectory;
 
+use crate::backup::source_server::Server;
 use crate::backups::backup_record::DatabaseRecord;
 use crate::error::ArchiveError;
 use crate::server::replication::{Connection, ServerError};
+
+/// The commit of a drop follows the end of it at once. So long later a standby has replayed it.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A database of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +66,43 @@ pub(crate) async fn names(sql: &mut Connection) -> Result<BTreeMap<u32, String>,
     Ok(databases.map(|(oid, of)| (oid, of.name)).collect())
 }
 
+/// How the server of a backup comes to its databases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    is_standby: bool,
+    /// `DROP DATABASE` marks the row as invalid, and writes that to the WAL, before it removes files.
+    marks_drops: bool,
+}
+
+impl Origin {
+    pub(crate) fn of(server: &Server) -> Origin {
+        Origin {
+            is_standby: server.in_recovery,
+            marks_drops: marks_drops(&server.version),
+        }
+    }
+
+    /// Whether each moment at which files of a database are gone has a row that says so: the mark is in the WAL
+    /// before. The end of a standby's backup may be before the mark, though the files are gone when they are copied:
+    /// it is the position up to which the standby's own files need the WAL, and a drop moves that by its commit only.
+    fn tells_of_drops(self) -> bool {
+        self.marks_drops && !self.is_standby
+    }
+}
+
+/// Whether the server of this version marks a database that is being dropped.
+fn marks_drops(version: &str) -> bool {
+    let mut numbers = version.split(|letter: char| !letter.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+    let (major, minor) = (number().unwrap_or(0), number().unwrap_or(0));
+    match major {
+        13 => minor >= 12,
+        14 => minor >= 9,
+        15 => minor >= 4,
+        _ => major > 15,
+    }
+}
+
 /// The databases before a backup, when it had begun, and after it.
 #[derive(Clone, Debug)]
 pub(crate) struct Databases {
@@ -70,6 +112,7 @@ pub(crate) struct Databases {
     after: BTreeMap<u32, Database>,
     /// Those that somebody may have been dropping just before the list of after was made.
     locked: BTreeSet<u32>,
+    origin: Origin,
 }
 
 /// What the WAL of a backup, from its start to its stop, says of databases.
@@ -92,8 +135,8 @@ impl Databases {
     /// copy, whoever makes it. The WAL says to copy its directory, which a restore then does not have.
     pub(crate) async fn after_copy(
         sql: &mut Connection,
-        before: BTreeMap<u32, Database>,
-        begun: BTreeMap<u32, Database>,
+        (before, begun): (BTreeMap<u32, Database>, BTreeMap<u32, Database>),
+        (origin, present): (Origin, &BTreeSet<u32>),
     ) -> Result<Databases, ArchiveError> {
         // First: what is not locked and listed after that, nobody was dropping.
         let locked = locked(sql).await?;
@@ -105,12 +148,38 @@ impl Databases {
         if let Some((_, Database { name, .. })) = before.iter().find(is_moved) {
             return Err(moved(&format!("\"{name}\"")));
         }
-        Ok(Databases {
+        let mut databases = Databases {
             before,
             begun,
             after,
             locked,
-        })
+            origin,
+        };
+        databases.look_again(sql, present).await?;
+        Ok(databases)
+    }
+
+    /// A standby that has replayed a drop lists the database until it has replayed its commit, and has no lock on it
+    /// any more. One that was marked long ago, or has no files, looks the same: it is still there a moment later.
+    async fn look_again(
+        &mut self,
+        sql: &mut Connection,
+        present: &BTreeSet<u32>,
+    ) -> Result<(), ServerError> {
+        let is_doubtful = |oid: &&u32| {
+            let is_listed = self.after.contains_key(oid) && !self.locked.contains(oid);
+            is_listed && (self.is_marked_since_before(**oid) || !present.contains(oid))
+        };
+        let doubtful: BTreeSet<u32> = self.begun.keys().filter(is_doubtful).copied().collect();
+        if doubtful.is_empty() || !self.origin.is_standby {
+            return Ok(());
+        }
+        tokio::time::sleep(PAUSE).await;
+        let locked = locked(sql).await?;
+        let now = list(sql).await?;
+        let is_dropped = |oid: &u32| locked.contains(oid) || !now.contains_key(oid);
+        self.locked.extend(doubtful.into_iter().filter(is_dropped));
+        Ok(())
     }
 
     /// Whether any was made, altered or dropped meanwhile.
@@ -139,6 +208,31 @@ impl Databases {
     pub(crate) fn may_lack_files(&self, oid: u32) -> bool {
         let is_invalid = self.after.get(&oid).is_none_or(|after| after.is_invalid);
         is_invalid || self.locked.contains(&oid)
+    }
+
+    /// Whether a drop was interrupted before the backup, and nobody was dropping the database when that ended.
+    fn is_marked_since_before(&self, oid: u32) -> bool {
+        let was_marked = self
+            .before
+            .get(&oid)
+            .is_some_and(|before| before.is_invalid);
+        was_marked && self.after.contains_key(&oid) && !self.locked.contains(&oid)
+    }
+
+    /// The directories of databases that somebody may have been dropping when the backup ended, and whose rows would
+    /// not tell: a restore would have a database that looks whole, and has no files. Where the WAL up to the stop drops
+    /// them, or makes them, all is well.
+    pub(crate) fn being_dropped(&self) -> BTreeSet<DatabaseDirectory> {
+        if self.origin.tells_of_drops() {
+            return BTreeSet::new();
+        }
+        let is_being_dropped = |(oid, _): &(&u32, &Database)| {
+            self.may_lack_files(**oid) && !self.is_marked_since_before(**oid)
+        };
+        let being_dropped = self.begun.iter().filter(is_being_dropped);
+        being_dropped
+            .map(|(oid, begun)| directory(*oid, begun))
+            .collect()
     }
 
     /// What messages call a database: its name in quotation marks, or its OID.
@@ -188,11 +282,8 @@ impl Databases {
                 Some((if is_of_then { after } else { begun }, after.is_invalid))
             }
             (Some(begun), None) => {
-                let directory = DatabaseDirectory {
-                    tablespace: begun.tablespace,
-                    database: oid,
-                };
-                Some((begun, wal.dropped.contains(&directory)))
+                let is_dropped = wal.dropped.contains(&directory(oid, begun));
+                Some((begun, is_dropped))
             }
             // It may be made before the backup begins, and committed after that.
             (None, Some(after)) => {
@@ -223,7 +314,21 @@ impl Databases {
             begun: databases(before),
             after: databases(after),
             locked: BTreeSet::new(),
+            origin: Origin {
+                is_standby: false,
+                marks_drops: true,
+            },
         }
+    }
+
+    /// The same of a standby, or of a primary whose version marks nothing.
+    #[cfg(test)]
+    pub(crate) fn of_origin(self, is_standby: bool, marks_drops: bool) -> Databases {
+        let origin = Origin {
+            is_standby,
+            marks_drops,
+        };
+        Databases { origin, ..self }
     }
 
     /// The same where somebody was dropping one of them.
@@ -237,6 +342,22 @@ impl Databases {
         }
         self
     }
+}
+
+/// The directory in which a database has its catalogs.
+fn directory(oid: u32, of: &Database) -> DatabaseDirectory {
+    DatabaseDirectory {
+        tablespace: of.tablespace,
+        database: oid,
+    }
+}
+
+/// A database that messages call so may have been left without its files.
+pub(crate) fn half_dropped(shown: &str) -> ArchiveError {
+    ArchiveError::Request(format!(
+        "database {shown} was being dropped when the backup ended, and a restore could have it without its files: \
+         take the backup again"
+    ))
 }
 
 /// A database that messages call so is not where it was.
@@ -287,6 +408,61 @@ mod tests {
         }
         let dropping = databases.dropping(16400, true);
         assert!(dropping.records(&SeenInWal::default())[0].dropped);
+    }
+
+    #[test]
+    fn what_is_being_dropped_does_not_tell_everywhere() {
+        let being_dropped = |databases: &Databases| {
+            let being_dropped = databases.being_dropped().into_iter();
+            being_dropped.map(|of| of.database).collect::<Vec<u32>>()
+        };
+        let there = Databases::of(&[SHOP], &[SHOP]);
+        let marked = there.clone().dropping(16400, true);
+        let locked = there.clone().dropping(16400, false);
+        let gone = Databases::of(&[SHOP], &[]);
+        for (is_standby, marks_drops, tells) in [
+            (false, true, true),
+            (true, true, false),
+            (false, false, false),
+        ] {
+            let of_origin = |databases: &Databases| {
+                being_dropped(&databases.clone().of_origin(is_standby, marks_drops))
+            };
+            assert!(of_origin(&there).is_empty());
+            let expected: &[u32] = if tells { &[] } else { &[16400] };
+            for databases in [&marked, &locked, &gone] {
+                assert_eq!(of_origin(databases), expected, "{databases:?}");
+            }
+            // A drop was interrupted long ago.
+            let mut since_before = marked.clone();
+            since_before.before = since_before.after.clone();
+            since_before.begun = since_before.after.clone();
+            assert!(of_origin(&since_before).is_empty());
+            since_before.locked.insert(16400);
+            assert_eq!(of_origin(&since_before), expected);
+            // It was gone before the backup had begun.
+            let mut gone = gone.clone();
+            gone.begun.clear();
+            assert!(of_origin(&gone).is_empty());
+        }
+    }
+
+    #[test]
+    fn drops_are_marked_since_some_minor_versions() {
+        for (version, expected) in [
+            ("13.11", false),
+            ("13.12", true),
+            ("14.8 (Debian 14.8-1.pgdg120+1)", false),
+            ("14.9", true),
+            ("15.3", false),
+            ("15.4 (Debian 15.4-1.pgdg120+1)", true),
+            ("16.0", true),
+            ("18beta1", true),
+            ("19devel", true),
+            ("", false),
+        ] {
+            assert_eq!(marks_drops(version), expected, "{version}");
+        }
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub(super) struct Search {
 pub(super) enum Found {
     /// A directory was changed after it was copied, or may be.
     Changed(DirectoryCopy),
+    /// A database was being dropped when the backup ended.
+    Dropping(u32),
     /// The replay makes a tablespace that is in the backup.
     Made(u32),
     /// More than can be remembered.
@@ -185,6 +187,7 @@ impl Found {
     pub(super) fn refusal(self, databases: &Databases) -> ArchiveError {
         let copy = match self {
             Found::Changed(copy) => copy,
+            Found::Dropping(oid) => return databases::half_dropped(&databases.shown(oid)),
             Found::Made(oid) => {
                 return ArchiveError::Request(format!(
                     "tablespace {oid} was made after the checkpoint with which the backup begins: a restore could not \

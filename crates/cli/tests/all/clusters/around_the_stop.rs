@@ -10,7 +10,8 @@ use crate::clusters::made_meanwhile::{
     FILES, OPTION_INVALID, SERVER, create_databases, primary, start_backup, wait_until_it_copies,
 };
 use crate::clusters::server::Server;
-use crate::clusters::site::{Site, said};
+use crate::clusters::set_aside::follow;
+use crate::clusters::site::{Site, said, succeed};
 
 const SLOWLY: [&str; 2] = ["--max-rate", "6M"];
 
@@ -164,4 +165,53 @@ fn what_is_made_after_the_end_is_not_in_the_backup() {
         let why = format!("\"{last}\" was made as a copy of \"shop\"");
         assert!(told.contains(&why), "{told}");
     }
+}
+
+#[test]
+fn a_drop_that_a_standby_of_13_is_replaying_at_the_end_makes_no_backup() {
+    a_drop_that_a_standby_is_replaying_at_the_end(13, SERVER);
+}
+
+#[test]
+fn a_drop_that_a_standby_of_15_is_replaying_at_the_end_makes_no_backup() {
+    a_drop_that_a_standby_is_replaying_at_the_end(15, FILES);
+}
+
+/// The commit of a drop moves the position up to which a standby's files need the WAL, and with it the end of the
+/// backup. It is delayed here: the files are gone then, and the WAL up to the end does not tell.
+fn a_drop_that_a_standby_is_replaying_at_the_end(major: u32, method: &str) {
+    let Some(site) = Site::new(major) else { return };
+    let primary = primary(&site, &["autovacuum=off"]);
+    succeed(&mut primary.walzip(&["backup"]));
+    let standby = Server::on(&site, "standby");
+    let mut restore = standby.walzip(&["restore", "--archive-mode", "preserve", "-D"]);
+    succeed(restore.arg(standby.data()));
+    follow(&site, &standby, &primary);
+    // Nothing else that the standby writes moves it.
+    standby.start(&["bgwriter_lru_maxpages=0", "checkpoint_timeout=1h"]);
+    create_databases(&primary, ["victim"]);
+    let replayed = primary.sql("SELECT pg_current_wal_lsn()");
+    standby.wait_until(&format!("SELECT pg_last_wal_replay_lsn() >= '{replayed}'"));
+    let oid = primary.sql("SELECT oid FROM pg_database WHERE datname = 'victim'");
+
+    let arguments = ["--copy-method", method, SLOWLY[0], SLOWLY[1]];
+    let mut backup = start_backup(&standby, &arguments);
+    wait_until_it_copies(&standby, method);
+    standby.sql("ALTER SYSTEM SET recovery_min_apply_delay = '1h'");
+    standby.sql("SELECT pg_reload_conf()");
+    std::thread::sleep(Duration::from_millis(500));
+    primary.sql("DROP DATABASE victim");
+    let directory = standby.data().join("base").join(oid);
+    while directory.exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(backup.try_wait().expect("asked").is_none(), "it has ended");
+    while backup.try_wait().expect("asked").is_none() {
+        primary.sql("SELECT pg_create_restore_point('more'), pg_switch_wal()");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let output = backup.wait_with_output().expect("ended");
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(OPTION_INVALID), "{told}");
+    assert!(told.contains("\"victim\" was being dropped"), "{told}");
 }
