@@ -282,7 +282,8 @@ impl Databases {
                 Some((if is_of_then { after } else { begun }, after.is_invalid))
             }
             (Some(begun), None) => {
-                let is_dropped = wal.dropped.contains(&directory(oid, begun));
+                // Its files may have been gone before the backup began, while the commit waited for a standby.
+                let is_dropped = begun.is_invalid || wal.dropped.contains(&directory(oid, begun));
                 Some((begun, is_dropped))
             }
             // It may be made before the backup begins, and committed after that.
@@ -408,6 +409,11 @@ mod tests {
         }
         let dropping = databases.dropping(16400, true);
         assert!(dropping.records(&SeenInWal::default())[0].dropped);
+        // It was marked when the backup began, and gone when that ended.
+        let mut gone = Databases::of(&[SHOP], &[]);
+        assert!(!gone.records(&SeenInWal::default())[0].dropped);
+        gone.begun = dropping.after;
+        assert!(gone.records(&SeenInWal::default())[0].dropped);
     }
 
     #[test]

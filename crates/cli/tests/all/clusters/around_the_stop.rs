@@ -34,7 +34,7 @@ impl Drop for Paused {
     }
 }
 
-fn start_sql(server: &Server, sql: &str) -> Child {
+pub fn start_sql(server: &Server, sql: &str) -> Child {
     let mut psql = server.client("psql");
     psql.args([
         "-X",
@@ -54,7 +54,7 @@ fn strategy(major: u32) -> &'static str {
     if major < 15 { "" } else { "STRATEGY file_copy" }
 }
 
-fn restore_of(server: &Server, database: &str) -> Output {
+pub fn restore_of(server: &Server, database: &str) -> Output {
     let mut restore = server.walzip(&["restore", "--database", database, "-D"]);
     restore.arg(server.data()).output().expect("runs")
 }

@@ -60,4 +60,5 @@ mod told_indexes;
 mod tree;
 mod unlogged_meanwhile;
 mod upgrade;
+mod waiting_commits;
 mod wal_summaries;
