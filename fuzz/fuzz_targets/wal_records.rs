@@ -68,7 +68,7 @@ fn search(segment: &[u8], major: u32) {
         let (bytes, layout) = (record.bytes, record.layout);
         changed_directories(bytes, layout, record.version, |_| ());
         dropped_directories(bytes, layout, record.version, |_| ());
-        committed_transactions(bytes, layout, |_| ());
+        committed_transactions(bytes, layout, record.version, |_| ());
         let _ = made_directory(bytes, layout, record.version);
         let _ = made_initial_fork(bytes, layout);
         let _ = DirectoryCopy::read(bytes, layout);

@@ -9,11 +9,13 @@
 //! relation map          database u32, tablespace u32, and more
 //! end of a transaction  time u64, [flags u32, [database u32, tablespace u32],
 //!                       [number u32, subtransactions u32 each],
-//!                       [number u32, relations whose files go, 3 u32 each]], and more
+//!                       [number u32, relations whose files go, 3 u32 each]], and more, at last
+//!                       [prepared transaction u32]]
 //! ```
 //! (commands/dbcommands_xlog.h, catalog/storage_xlog.h, utils/relmapper.h, access/xact.h; 13 to 18)
 
 use super::record::{RecordLayout, RelFileLocator};
+use super::timed_record::prepared_xid;
 use crate::bytes::read_u32;
 use crate::opcode::{database, storage, xact};
 use crate::rmgr_id;
@@ -141,15 +143,28 @@ pub fn made_initial_fork(record: &[u8], layout: &RecordLayout) -> Option<RelFile
     locator_at(main, 0).filter(|_| is_initial)
 }
 
-/// Names the transactions that a record commits, subtransactions included. One that was prepared is not named. `record`
-/// are the bytes that `layout` was read from.
-pub fn committed_transactions(record: &[u8], layout: &RecordLayout, mut each: impl FnMut(u32)) {
+/// Names the transactions that a record commits, subtransactions included. The record of one that was prepared is
+/// written by another transaction, and names it. `record` are the bytes that `layout` was read from.
+pub fn committed_transactions(
+    record: &[u8],
+    layout: &RecordLayout,
+    version: &Version,
+    mut each: impl FnMut(u32),
+) {
     let info = layout.header.info;
-    let is_commit = layout.header.rmid == rmgr_id::XACT && info & XACT_OPCODE_MASK == xact::COMMIT;
-    let Some(main) = main_data(record, layout).filter(|_| is_commit) else {
+    let Some(main) = main_data(record, layout).filter(|_| layout.header.rmid == rmgr_id::XACT)
+    else {
         return;
     };
-    each(layout.header.xid);
+    let top_level = match info & XACT_OPCODE_MASK {
+        xact::COMMIT => Some(layout.header.xid),
+        xact::COMMIT_PREPARED => prepared_xid(main, info, version.major),
+        _ => None,
+    };
+    let Some(top_level) = top_level else {
+        return;
+    };
+    each(top_level);
     if info & XACT_HAS_FLAGS == 0 {
         return;
     }
@@ -342,17 +357,7 @@ mod tests {
 
     #[test]
     fn a_commit_names_its_subtransactions() {
-        let committed = |info, main: &[u32]| {
-            let mut bytes = record(rmgr_id::XACT, info, main);
-            bytes[4..8].copy_from_slice(&700u32.to_le_bytes());
-            let bytes = finished(bytes);
-            let mut layout = RecordLayout::default();
-            let version = Version::from_major(15).expect("supported");
-            layout.read(&bytes, version).expect("a record");
-            let mut committed = Vec::new();
-            committed_transactions(&bytes, &layout, |xid| committed.push(xid));
-            committed
-        };
+        let committed = |info, main: &[u32]| committed(15, info, main);
         assert_eq!(committed(xact::COMMIT, &[0, 0]), [700]);
         let flagged = xact::COMMIT | XACT_HAS_FLAGS;
         assert_eq!(committed(flagged, &[0, 0, 0]), [700]);
@@ -363,9 +368,42 @@ mod tests {
         assert_eq!(committed(flagged, &[0, 0, 3, 5, 1663, 1, 701]), [700, 701]);
         // What says that there are more than it has.
         assert_eq!(committed(flagged, &[0, 0, 2, u32::MAX, 701]), [700, 701]);
-        for other in [xact::ABORT, xact::COMMIT_PREPARED] {
+        for other in [xact::ABORT, xact::COMMIT_PREPARED, xact::ABORT_PREPARED] {
             assert_eq!(committed(other, &[0, 0]), [0; 0]);
         }
+    }
+
+    #[test]
+    fn the_commit_of_a_prepared_transaction_names_it() {
+        let flagged = xact::COMMIT_PREPARED | XACT_HAS_FLAGS;
+        let is_prepared = 1 << 4;
+        for major in 13..=18 {
+            let committed = |info, main: &[u32]| committed(major, info, main);
+            assert_eq!(committed(flagged, &[0, 0, is_prepared, 690]), [690]);
+            let of_database = [0, 0, 3 | is_prepared, 5, 1663, 2, 691, 692, 690];
+            assert_eq!(committed(flagged, &of_database), [690, 691, 692]);
+            let removes = [0, 0, 4 | is_prepared, 1, 1663, 5, 16384, 690];
+            assert_eq!(committed(flagged, &removes), [690]);
+            let aborted = xact::ABORT_PREPARED | XACT_HAS_FLAGS;
+            assert_eq!(committed(aborted, &[0, 0, is_prepared, 690]), [0; 0]);
+            // What does not say which, or that there are more than it has.
+            assert_eq!(committed(flagged, &[0, 0, 2, 1, 691]), [0; 0]);
+            let too_many = [0, 0, 2 | is_prepared, u32::MAX, 691, 690];
+            assert_eq!(committed(flagged, &too_many), [0; 0]);
+        }
+    }
+
+    /// What a record of transaction 700 commits.
+    fn committed(major: u32, info: u8, main: &[u32]) -> Vec<u32> {
+        let mut bytes = record(rmgr_id::XACT, info, main);
+        bytes[4..8].copy_from_slice(&700_u32.to_le_bytes());
+        let bytes = finished(bytes);
+        let mut layout = RecordLayout::default();
+        let version = Version::from_major(major).expect("supported");
+        layout.read(&bytes, version).expect("a record");
+        let mut committed = Vec::new();
+        committed_transactions(&bytes, &layout, version, |xid| committed.push(xid));
+        committed
     }
 
     #[test]

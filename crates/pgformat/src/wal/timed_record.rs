@@ -142,8 +142,9 @@ fn transaction_end(main: &[u8], info: u8, xid: u32, major: u32) -> Option<TimedR
     })
 }
 
-/// The number of a prepared transaction, after everything that its flags announce.
-fn prepared_xid(main: &[u8], info: u8, major: u32) -> Option<u32> {
+/// The number of a prepared transaction, after everything that its flags announce; nothing where the record does not
+/// have it.
+pub(super) fn prepared_xid(main: &[u8], info: u8, major: u32) -> Option<u32> {
     const HAS_DATABASE: u32 = 1;
     const HAS_PREPARED: u32 = 1 << 4;
     // Flag, and bytes of each item, in the order in which they stand.

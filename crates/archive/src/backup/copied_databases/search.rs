@@ -100,7 +100,7 @@ impl Search {
     /// What is made and what goes, and which transactions were committed.
     fn note_databases(&mut self, record: &ReadRecord<'_>) {
         let (bytes, layout, version) = (record.bytes, record.layout, record.version);
-        committed_transactions(bytes, layout, |xid| {
+        committed_transactions(bytes, layout, version, |xid| {
             if self.writers.contains(&xid) {
                 self.committed.insert(xid);
             }

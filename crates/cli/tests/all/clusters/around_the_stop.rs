@@ -132,6 +132,47 @@ fn a_database_that_is_renamed_after_the_end_has_its_old_name() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
+/// Two databases get each other's names.
+pub const SWAP: &str = "ALTER DATABASE shop RENAME TO swapped;
+    ALTER DATABASE next RENAME TO shop;
+    ALTER DATABASE swapped RENAME TO next";
+
+pub fn oid_of(server: &Server, database: &str) -> String {
+    server.sql(&format!(
+        "SELECT oid FROM pg_database WHERE datname = '{database}'"
+    ))
+}
+
+#[test]
+fn a_prepared_transaction_that_is_committed_meanwhile_gives_names_13() {
+    a_prepared_transaction_gives_names(13);
+}
+
+#[test]
+fn a_prepared_transaction_that_is_committed_meanwhile_gives_names_18() {
+    a_prepared_transaction_gives_names(18);
+}
+
+fn a_prepared_transaction_gives_names(major: u32) {
+    let Some(site) = Site::new(major) else { return };
+    let primary = primary(&site, &["autovacuum=off", "max_prepared_transactions=5"]);
+    create_databases(&primary, ["shop", "next"]);
+    let was_shop = oid_of(&primary, "shop");
+    let backup = start_backup(&primary, &["--copy-method", FILES, SLOWLY[0], SLOWLY[1]]);
+    wait_until_it_copies(&primary, FILES);
+    primary.sql(&format!("BEGIN; {SWAP}; PREPARE TRANSACTION 'swap'"));
+    primary.sql("COMMIT PREPARED 'swap'");
+    let output = backup.wait_with_output().expect("ended");
+    assert!(output.status.success(), "{}", said(&output));
+    primary.archive_everything();
+    primary.stop();
+
+    let output = restore_of(&Server::on(&site, "restored"), "shop");
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains(&format!("oid IN ({was_shop})")), "{told}");
+}
+
 /// Of each database that a backup names it knows what it is a copy of, whatever is made when it ends.
 #[test]
 fn what_is_made_after_the_end_is_not_in_the_backup() {
@@ -192,7 +233,7 @@ fn a_drop_that_a_standby_is_replaying_at_the_end(major: u32, method: &str) {
     create_databases(&primary, ["victim"]);
     let replayed = primary.sql("SELECT pg_current_wal_lsn()");
     standby.wait_until(&format!("SELECT pg_last_wal_replay_lsn() >= '{replayed}'"));
-    let oid = primary.sql("SELECT oid FROM pg_database WHERE datname = 'victim'");
+    let oid = oid_of(&primary, "victim");
 
     let arguments = ["--copy-method", method, SLOWLY[0], SLOWLY[1]];
     let mut backup = start_backup(&standby, &arguments);
