@@ -188,6 +188,7 @@ mod tests {
             tablespace,
             row_version: "700".to_owned(),
             is_invalid,
+            next_writer: 0,
         }
     }
 

@@ -128,7 +128,7 @@ impl Question {
     /// no record says so yet. The source of a move goes as soon as the move is done.
     fn unfinished(&self, search: &Search) -> Option<Found> {
         let is_whole = |from: u32| {
-            let is_present = self.present.contains(&from) || search.made.contains(&from);
+            let is_present = self.present.contains(&from) || search.made.contains_key(&from);
             is_present && !self.databases.may_lack_files(from)
         };
         let copies = search.copies.iter();
@@ -142,7 +142,7 @@ impl Question {
     /// A database that a restore could have without its files, since neither its row nor the WAL tells of a drop.
     fn half_dropped(&self, search: &Search) -> Option<Found> {
         let is_told = |directory: &DatabaseDirectory| {
-            search.dropped.contains(directory) || search.made.contains(&directory.database)
+            search.dropped.contains(directory) || search.made.contains_key(&directory.database)
         };
         let mut being_dropped = self.databases.being_dropped().into_iter();
         let untold = being_dropped.find(|directory| !is_told(directory))?;

@@ -4,104 +4,21 @@
 //! They are listed before the backup, when it has begun, and after it. The last list is later than the end of the
 //! backup: what of it was so at the end, the WAL says.
 
+mod server_lists;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use walzip_pgformat::wal::DatabaseDirectory;
 
-use crate::backup::source_server::Server;
+pub(crate) use self::server_lists::{Database, Origin, list, names};
+use self::server_lists::{locked, running};
 use crate::backups::backup_record::DatabaseRecord;
 use crate::error::ArchiveError;
 use crate::server::replication::{Connection, ServerError};
 
 /// The commit of a drop follows the end of it at once. So long later a standby has replayed it.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// A database of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Database {
-    pub(crate) name: String,
-    /// The OID of its default tablespace, in which its catalogs are.
-    pub(crate) tablespace: u32,
-    /// The transaction that has written its row of `pg_database`.
-    pub(crate) row_version: String,
-    /// Whether a `DROP DATABASE` has begun to remove it, and was interrupted.
-    pub(crate) is_invalid: bool,
-}
-
-/// The databases of the server, now, by their OIDs.
-pub(crate) async fn list(sql: &mut Connection) -> Result<BTreeMap<u32, Database>, ServerError> {
-    let query = "SELECT oid, datname, dattablespace, xmin, datconnlimit = -2 FROM pg_database";
-    let rows = sql.query_names(query).await?;
-    let read = |row: &Vec<Option<String>>| {
-        let oid = row.first()?.as_deref()?.parse().ok()?;
-        let name = row.get(1)?.clone()?;
-        let tablespace = row.get(2)?.as_deref()?.parse().ok()?;
-        let database = Database {
-            name,
-            tablespace,
-            row_version: row.get(3)?.clone()?,
-            is_invalid: row.get(4)?.as_deref()? == "t",
-        };
-        Some((oid, database))
-    };
-    let databases: Option<BTreeMap<u32, Database>> = rows.iter().map(read).collect();
-    databases.ok_or_else(|| ServerError::Protocol(format!("the databases are {rows:?}")))
-}
-
-/// Databases that a session, or a standby's replay, has locked for itself: whoever drops one holds the lock until the
-/// server lists it no more. Versions before 13.12, 14.9 and 15.4 do not mark the row of such a database.
-async fn locked(sql: &mut Connection) -> Result<BTreeSet<u32>, ServerError> {
-    let query = "SELECT objid FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_database'::regclass \
-                 AND mode = 'AccessExclusiveLock' AND granted";
-    let rows = sql.query(query).await?;
-    let read = |row: &Vec<Option<String>>| row.first()?.as_deref()?.parse().ok();
-    let oids: Option<BTreeSet<u32>> = rows.iter().map(read).collect();
-    oids.ok_or_else(|| ServerError::Protocol(format!("the locked databases are {rows:?}")))
-}
-
-/// Their names.
-pub(crate) async fn names(sql: &mut Connection) -> Result<BTreeMap<u32, String>, ServerError> {
-    let databases = list(sql).await?.into_iter();
-    Ok(databases.map(|(oid, of)| (oid, of.name)).collect())
-}
-
-/// How the server of a backup comes to its databases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
-    is_standby: bool,
-    /// `DROP DATABASE` marks the row as invalid, and writes that to the WAL, before it removes files.
-    marks_drops: bool,
-}
-
-impl Origin {
-    pub(crate) fn of(server: &Server) -> Origin {
-        Origin {
-            is_standby: server.in_recovery,
-            marks_drops: marks_drops(&server.version),
-        }
-    }
-
-    /// Whether each moment at which files of a database are gone has a row that says so: the mark is in the WAL
-    /// before. The end of a standby's backup may be before the mark, though the files are gone when they are copied:
-    /// it is the position up to which the standby's own files need the WAL, and a drop moves that by its commit only.
-    fn tells_of_drops(self) -> bool {
-        self.marks_drops && !self.is_standby
-    }
-}
-
-/// Whether the server of this version marks a database that is being dropped.
-fn marks_drops(version: &str) -> bool {
-    let mut numbers = version.split(|letter: char| !letter.is_ascii_digit());
-    let mut number = || numbers.next().and_then(|number| number.parse::<u32>().ok());
-    let (major, minor) = (number().unwrap_or(0), number().unwrap_or(0));
-    match major {
-        13 => minor >= 12,
-        14 => minor >= 9,
-        15 => minor >= 4,
-        _ => major > 15,
-    }
-}
 
 /// The databases before a backup, when it had begun, and after it.
 #[derive(Clone, Debug)]
@@ -112,14 +29,16 @@ pub(crate) struct Databases {
     after: BTreeMap<u32, Database>,
     /// Those that somebody may have been dropping just before the list of after was made.
     locked: BTreeSet<u32>,
+    /// Transactions that ran just before the list of after was made.
+    running: BTreeSet<u32>,
     origin: Origin,
 }
 
 /// What the WAL of a backup, from its start to its stop, says of databases.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SeenInWal {
-    /// Those that it makes, in either way, and does not drop again.
-    pub(crate) made: BTreeSet<u32>,
+    /// Those that it makes, in either way, and does not drop again, each with the transaction that does.
+    pub(crate) made: BTreeMap<u32, u32>,
     /// Directories of databases that it removes, and does not make again.
     pub(crate) dropped: BTreeSet<DatabaseDirectory>,
     /// Which of the transactions that were asked for it commits.
@@ -138,8 +57,10 @@ impl Databases {
         (before, begun): (BTreeMap<u32, Database>, BTreeMap<u32, Database>),
         (origin, present): (Origin, &BTreeSet<u32>),
     ) -> Result<Databases, ArchiveError> {
-        // First: what is not locked and listed after that, nobody was dropping.
+        // First: what is not locked and listed after that, nobody was dropping, and what is not being written and
+        // listed after that is what the WAL has come to.
         let locked = locked(sql).await?;
+        let running = running(sql).await?;
         let after = list(sql).await?;
         let is_moved = |(oid, before): &(&u32, &Database)| {
             let after = after.get(oid);
@@ -153,6 +74,7 @@ impl Databases {
             begun,
             after,
             locked,
+            running,
             origin,
         };
         databases.look_again(sql, present).await?;
@@ -195,12 +117,23 @@ impl Databases {
     /// The transactions that have written rows of after since the backup had begun.
     pub(crate) fn writers(&self) -> BTreeSet<u32> {
         let is_new = |(oid, after): &(&u32, &Database)| {
-            let begun = self.begun.get(oid);
-            begun.is_none_or(|begun| begun.row_version != after.row_version)
+            let known = self.known(**oid);
+            known.is_none_or(|known| known.row_version != after.row_version)
         };
         let new = self.after.iter().filter(is_new);
-        new.filter_map(|(_, after)| after.row_version.parse().ok())
-            .collect()
+        new.filter_map(|(_, after)| writer(after)).collect()
+    }
+
+    /// What was listed of a database at a moment that the WAL of the backup has before its end. What a standby lists
+    /// when the backup has begun may be later than the end.
+    fn known(&self, oid: u32) -> Option<&Database> {
+        let before = self.before.get(&oid).filter(|_| self.origin.is_standby);
+        before.or_else(|| self.begun.get(&oid))
+    }
+
+    /// Whether a transaction that ran when the list of after was made has written the row once more.
+    fn is_being_written(&self, after: &Database) -> bool {
+        self.running.contains(&after.next_writer)
     }
 
     /// Whether files of a database may have been removed before the backup ended. `DROP DATABASE` removes all of
@@ -248,6 +181,7 @@ impl Databases {
     pub(crate) fn unchanged(&self) -> Vec<DatabaseRecord> {
         let record = |(oid, database): (&u32, &Database)| DatabaseRecord {
             dropped: database.is_invalid,
+            name_unknown: !database.is_invalid && self.is_being_written(database),
             ..DatabaseRecord::new(*oid, &database.name)
         };
         self.after.iter().map(record).collect()
@@ -259,9 +193,14 @@ impl Databases {
         let lists = [&self.before, &self.begun, &self.after];
         let oids: BTreeSet<u32> = lists.iter().flat_map(|list| list.keys().copied()).collect();
         let record = |oid| {
-            let (database, dropped) = self.at_stop(oid, wal)?;
+            let AtStop {
+                database,
+                dropped,
+                is_named,
+            } = self.at_stop(oid, wal)?;
             Some(DatabaseRecord {
                 dropped,
+                name_unknown: !dropped && !is_named,
                 copied_from: wal.sources.get(&oid).copied().filter(|_| !dropped),
                 ..DatabaseRecord::new(oid, &database.name)
             })
@@ -269,29 +208,44 @@ impl Databases {
         oids.into_iter().filter_map(record).collect()
     }
 
-    /// What a database was when the backup ended, and whether it was dropped by then; nothing where it was not there
-    /// yet.
-    fn at_stop(&self, oid: u32, wal: &SeenInWal) -> Option<(&Database, bool)> {
-        let is_committed = |after: &Database| {
-            let writer = after.row_version.parse();
-            writer.is_ok_and(|writer| wal.committed.contains(&writer))
+    /// What a database was when the backup ended; nothing where it was not there yet.
+    ///
+    /// The list of after is of then if the WAL commits who has written it. Otherwise its commit is later, or it came
+    /// before the backup and waited for a synchronous standby. What was written in between has no list.
+    fn at_stop(&self, oid: u32, wal: &SeenInWal) -> Option<AtStop<'_>> {
+        let is_committed =
+            |after: &Database| writer(after).is_some_and(|writer| wal.committed.contains(&writer));
+        let of_after = |after, is_known| AtStop {
+            database: after,
+            dropped: after.is_invalid,
+            is_named: is_known && !self.is_being_written(after),
         };
         match (self.begun.get(&oid), self.after.get(&oid)) {
             (Some(begun), Some(after)) => {
-                let is_of_then = begun.row_version == after.row_version || is_committed(after);
-                Some((if is_of_then { after } else { begun }, after.is_invalid))
+                let known = self.known(oid).unwrap_or(begun);
+                let is_known = known.row_version == after.row_version || is_committed(after);
+                Some(AtStop {
+                    database: if is_known { after } else { begun },
+                    ..of_after(after, is_known)
+                })
             }
-            (Some(begun), None) => {
+            (Some(begun), None) => Some(AtStop {
+                database: begun,
                 // Its files may have been gone before the backup began, while the commit waited for a standby.
-                let is_dropped = begun.is_invalid || wal.dropped.contains(&directory(oid, begun));
-                Some((begun, is_dropped))
-            }
+                dropped: begun.is_invalid || wal.dropped.contains(&directory(oid, begun)),
+                is_named: false,
+            }),
             // It may be made before the backup begins, and committed after that.
             (None, Some(after)) => {
-                let is_there = wal.made.contains(&oid) || is_committed(after);
-                is_there.then_some((after, after.is_invalid))
+                let maker = wal.made.get(&oid).copied();
+                let is_known = is_committed(after) || maker.is_some() && maker == writer(after);
+                (maker.is_some() || is_known).then(|| of_after(after, is_known))
             }
-            (None, None) => Some((self.before.get(&oid)?, true)),
+            (None, None) => Some(AtStop {
+                database: self.before.get(&oid)?,
+                dropped: true,
+                is_named: false,
+            }),
         }
     }
 
@@ -305,6 +259,7 @@ impl Databases {
                         tablespace: 1663,
                         row_version: row_version.to_owned(),
                         is_invalid: false,
+                        next_writer: 0,
                     };
                     (oid, database)
                 })
@@ -315,6 +270,7 @@ impl Databases {
             begun: databases(before),
             after: databases(after),
             locked: BTreeSet::new(),
+            running: BTreeSet::new(),
             origin: Origin {
                 is_standby: false,
                 marks_drops: true,
@@ -343,6 +299,19 @@ impl Databases {
         }
         self
     }
+}
+
+/// What a database was when a backup ended.
+struct AtStop<'d> {
+    database: &'d Database,
+    dropped: bool,
+    /// Whether that is its name, and not one that it had before or after.
+    is_named: bool,
+}
+
+/// The transaction that has written a row.
+fn writer(of: &Database) -> Option<u32> {
+    of.row_version.parse().ok()
 }
 
 /// The directory in which a database has its catalogs.
@@ -454,24 +423,6 @@ mod tests {
     }
 
     #[test]
-    fn drops_are_marked_since_some_minor_versions() {
-        for (version, expected) in [
-            ("13.11", false),
-            ("13.12", true),
-            ("14.8 (Debian 14.8-1.pgdg120+1)", false),
-            ("14.9", true),
-            ("15.3", false),
-            ("15.4 (Debian 15.4-1.pgdg120+1)", true),
-            ("16.0", true),
-            ("18beta1", true),
-            ("19devel", true),
-            ("", false),
-        ] {
-            assert_eq!(marks_drops(version), expected, "{version}");
-        }
-    }
-
-    #[test]
     fn databases_are_what_they_were_when_the_backup_ended() {
         let before = [
             (16400, "shop", "1"),
@@ -490,7 +441,7 @@ mod tests {
         let databases = Databases::of(&before, &after);
         assert_eq!(databases.writers(), [4, 5, 8, 9].into());
         let wal = SeenInWal {
-            made: [16403].into(),
+            made: [(16403, 4)].into(),
             dropped: [DatabaseDirectory {
                 tablespace: 1663,
                 database: 16400,
@@ -501,18 +452,20 @@ mod tests {
         };
         let records = databases.records(&wal);
         let expected = [
-            (16400, "shop", None, true),
-            (16401, "shop", None, false),
-            (16402, "old", None, false),
-            (16403, "made", Some(16402), false),
-            (16405, "late", None, false),
-            (16406, "gone_later", None, false),
+            (16400, "shop", None, [true, false]),
+            (16401, "shop", None, [false, false]),
+            (16402, "old", None, [false, false]),
+            (16403, "made", Some(16402), [false, false]),
+            // They may have been renamed before the end as well.
+            (16405, "late", None, [false, true]),
+            (16406, "gone_later", None, [false, true]),
         ];
-        let expected = expected.map(|(oid, name, copied_from, dropped)| DatabaseRecord {
+        let expected = expected.map(|(oid, name, copied_from, is)| DatabaseRecord {
             oid,
             name: name.to_owned(),
             copied_from,
-            dropped,
+            dropped: is[0],
+            name_unknown: is[1],
         });
         assert_eq!(records, expected);
         let json = serde_json::to_string(&records[2..4]).expect("text");
@@ -520,5 +473,72 @@ mod tests {
             json,
             r#"[{"oid":16402,"name":"old"},{"oid":16403,"name":"made","copied_from":16402}]"#
         );
+        let json = serde_json::to_string(&records[4]).expect("text");
+        assert_eq!(json, r#"{"oid":16405,"name":"late","name_unknown":true}"#);
+    }
+
+    /// The numbers of databases whose names nobody knows.
+    fn unknown(databases: &Databases, wal: &SeenInWal) -> Vec<u32> {
+        let records = databases.records(wal).into_iter();
+        let unknown = records.filter(|record| record.name_unknown);
+        unknown.map(|record| record.oid).collect()
+    }
+
+    #[test]
+    fn a_name_is_unknown_where_no_commit_tells_since_when_a_database_has_it() {
+        let wal = |committed: &[u32]| SeenInWal {
+            committed: committed.iter().copied().collect(),
+            ..SeenInWal::default()
+        };
+        // Two have each other's names, since before the backup, or since after its end.
+        let next = |row_version| (16401, "next", row_version);
+        let swapped = [(16400, "next", "9"), (16401, "shop", "9")];
+        let databases = Databases::of(&[SHOP, next("701")], &swapped);
+        assert_eq!(unknown(&databases, &wal(&[])), [16400, 16401]);
+        assert!(unknown(&databases, &wal(&[9])).is_empty());
+        // The name is the same, and another one may have been between.
+        let databases = Databases::of(&[SHOP], &[(16400, "shop", "9")]);
+        assert_eq!(unknown(&databases, &wal(&[])), [16400]);
+        // What a standby lists when the backup has begun may be later than its end.
+        let mut databases = Databases::of(&[SHOP], &[(16400, "later", "9")]);
+        databases.begun = databases.after.clone();
+        assert!(unknown(&databases, &wal(&[])).is_empty());
+        let databases = databases.of_origin(true, true);
+        assert_eq!(databases.writers(), [9].into());
+        assert_eq!(unknown(&databases, &wal(&[])), [16400]);
+        assert!(unknown(&databases, &wal(&[9])).is_empty());
+    }
+
+    #[test]
+    fn a_name_is_unknown_where_a_transaction_that_runs_has_written_it() {
+        let mut databases = Databases::of(&[SHOP], &[SHOP]);
+        databases.running.insert(9);
+        let next_writer = |mut databases: Databases, xid| {
+            let after = databases.after.get_mut(&16400).expect("there");
+            after.next_writer = xid;
+            let records = databases.unchanged();
+            assert_eq!(records, databases.records(&SeenInWal::default()));
+            records[0].name_unknown
+        };
+        assert!(next_writer(databases.clone(), 9));
+        // It was aborted.
+        assert!(!next_writer(databases.clone(), 8));
+        assert!(!next_writer(databases, 0));
+    }
+
+    #[test]
+    fn a_database_that_is_made_meanwhile_has_the_name_that_its_maker_gave() {
+        let wal = |committed: &[u32]| SeenInWal {
+            made: [(16400, 700)].into(),
+            committed: committed.iter().copied().collect(),
+            ..SeenInWal::default()
+        };
+        let made = Databases::of(&[], &[SHOP]);
+        assert!(unknown(&made, &wal(&[])).is_empty());
+        assert!(unknown(&made, &wal(&[700])).is_empty());
+        let renamed = Databases::of(&[], &[(16400, "renamed", "9")]);
+        assert_eq!(unknown(&renamed, &wal(&[700])), [16400]);
+        assert!(unknown(&renamed, &wal(&[700, 9])).is_empty());
+        assert!(renamed.records(&SeenInWal::default()).is_empty());
     }
 }

@@ -157,16 +157,20 @@ pub struct DatabaseRecord {
     /// Whether it was dropped while the backup ran: no restore has it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dropped: bool,
+    /// Whether it may have had another name when the backup ended: then nobody can mean it by a name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub name_unknown: bool,
 }
 
 impl DatabaseRecord {
-    /// One that is neither dropped nor copied.
+    /// One that is neither dropped nor copied, and whose name is known.
     pub(crate) fn new(oid: u32, name: &str) -> DatabaseRecord {
         DatabaseRecord {
             oid,
             name: name.to_owned(),
             copied_from: None,
             dropped: false,
+            name_unknown: false,
         }
     }
 }

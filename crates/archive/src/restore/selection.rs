@@ -21,6 +21,9 @@ const FIRST_OID_OF_USERS: u32 = 16384;
 /// PostgreSQL's own databases, which may have been made again under other OIDs.
 const ALWAYS: [&str; 3] = ["template0", "template1", "postgres"];
 
+/// What is said before an OID that is also the name of another database.
+const BY_OID: &str = "oid:";
+
 /// A database of which nothing but empty files is restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOutDatabase {
@@ -161,46 +164,91 @@ fn name_of(oid: u32, record: &BackupRecord) -> Option<&str> {
 
 /// The database that somebody means by this.
 fn find(said: &str, record: &BackupRecord, present: &BTreeSet<u32>) -> Result<u32, ArchiveError> {
-    let oid: Option<u32> = said.parse().ok();
-    let called = record.databases.iter();
-    let called = called.filter(|database| database.name == said || Some(database.oid) == oid);
+    let (name, oid) = meaning(said, record, present);
+    let is_called = |database: &DatabaseRecord| Some(database.name.as_str()) == name;
+    let is_meant = |database: &&DatabaseRecord| {
+        let is_named = is_called(database) && !database.name_unknown;
+        is_named || Some(database.oid) == oid
+    };
+    let called = record.databases.iter().filter(is_meant);
     let (dropped, called): (Vec<_>, Vec<_>) = called.partition(|database| database.dropped);
     let mut meant: BTreeSet<u32> = called.iter().map(|database| database.oid).collect();
     // Files of a database that the backup does not name are of one that was not finished, or is gone.
     let may_be_unnamed = record.databases.is_empty();
     meant.extend(oid.filter(|oid| may_be_unnamed && present.contains(oid)));
-    let label = &record.label;
     let mut meant_oids = meant.iter();
     match (meant_oids.next(), meant_oids.next()) {
         (Some(&oid), None) => Ok(oid),
         (Some(one), Some(other)) => Err(ArchiveError::Request(format!(
-            "\"{said}\" means the databases with the OIDs {one} and {other} of backup {label}: \
-             name it by its OID"
+            "\"{said}\" means the databases with the OIDs {one} and {other} of backup {}: say {BY_OID}{one} or \
+             {BY_OID}{other}",
+            record.label
         ))),
-        (None, _) if record.databases.is_empty() => {
-            let oids: Vec<String> = present.iter().map(u32::to_string).collect();
-            Err(ArchiveError::Request(format!(
-                "backup {label} does not say what its databases are called: name the database by \
-                 its OID (SELECT oid, datname FROM pg_database). It has {}",
-                oids.join(", ")
-            )))
-        }
-        (None, _) if !dropped.is_empty() => Err(ArchiveError::Request(format!(
+        (None, _) => Err(ArchiveError::Request(not_found(
+            said,
+            record,
+            present,
+            !dropped.is_empty(),
+        ))),
+    }
+}
+
+/// The name and the OID that this may be. After the word for an OID it is a name only where no database has the OID:
+/// otherwise nobody could say which of two is meant.
+fn meaning<'s>(
+    said: &'s str,
+    record: &BackupRecord,
+    present: &BTreeSet<u32>,
+) -> (Option<&'s str>, Option<u32>) {
+    let by_oid = said.strip_prefix(BY_OID).and_then(|oid| oid.parse().ok());
+    let is_there = |oid: &u32| {
+        let mut databases = record.databases.iter();
+        present.contains(oid) || databases.any(|database| database.oid == *oid)
+    };
+    match by_oid.filter(is_there) {
+        Some(oid) => (None, Some(oid)),
+        None => (Some(said), said.parse().ok()),
+    }
+}
+
+/// Why a backup has no database that is meant by this, and what there is.
+fn not_found(
+    said: &str,
+    record: &BackupRecord,
+    present: &BTreeSet<u32>,
+    is_dropped: bool,
+) -> String {
+    let label = &record.label;
+    if record.databases.is_empty() {
+        let oids: Vec<String> = present.iter().map(u32::to_string).collect();
+        return format!(
+            "backup {label} does not say what its databases are called: name the database by \
+             its OID (SELECT oid, datname FROM pg_database). It has {}",
+            oids.join(", ")
+        );
+    }
+    let there = || record.databases.iter().filter(|of| !of.dropped);
+    let unknown = there().filter(|database| database.name_unknown);
+    let unknown: Vec<String> = unknown.map(|of| format!("{BY_OID}{}", of.oid)).collect();
+    if !unknown.is_empty() {
+        return format!(
+            "backup {label} may have a database {said}: some were altered around its end, so that it does not know what \
+             they were called then. Name it by its OID (SELECT oid, datname FROM pg_database): {}",
+            unknown.join(" or ")
+        );
+    }
+    if is_dropped {
+        return format!(
             "backup {label} has no database {said}: it was dropped while the backup ran. An earlier backup may \
              have it"
-        ))),
-        (None, _) => {
-            let names = record.databases.iter();
-            let names: Vec<String> = names
-                .filter(|database| !database.dropped)
-                .map(|database| database.name.escape_debug().to_string())
-                .collect();
-            Err(ArchiveError::Request(format!(
-                "backup {label} has no database {said}. It has {}",
-                names.join(", ")
-            )))
-        }
+        );
     }
+    let names = there().map(|database| database.name.escape_debug().to_string());
+    let names: Vec<String> = names.collect();
+    format!(
+        "backup {label} has no database {said}. It has {}",
+        names.join(", ")
+    )
 }
 
 /// The OIDs of the databases of which there are files.
@@ -327,7 +375,15 @@ mod tests {
         let refusal = |asked, names: &[_]| choose(asked, names).expect_err(asked).to_string();
         let unknown = refusal("sop", &NAMES);
         assert!(unknown.ends_with("It has template1, template0, postgres, shop, 16384, new"));
-        assert!(refusal("16384", &NAMES).contains("the OIDs 16384 and 16385"));
+        let ambiguous = refusal("16384", &NAMES);
+        assert!(
+            ambiguous.contains("the OIDs 16384 and 16385"),
+            "{ambiguous}"
+        );
+        assert!(
+            ambiguous.ends_with("say oid:16384 or oid:16385"),
+            "{ambiguous}"
+        );
         assert!(
             choose("new", &NAMES).is_ok(),
             "created while the backup ran"
@@ -341,6 +397,58 @@ mod tests {
         assert!(by_oid.leaves_out(b"base/16385/1259"));
         let unfinished = refusal("16384", &[(5, "postgres")]);
         assert!(unfinished.contains("has no database 16384"), "{unfinished}");
+    }
+
+    #[test]
+    fn a_database_is_named_by_its_oid_where_its_name_means_another_one() {
+        let names = [(16384, "shop"), (16385, "oid:16386"), (16386, "oid:shop")];
+        let restored = |asked, names: &[_]| {
+            let chosen = choose(asked, names).expect(asked);
+            let files = [16384, 16385, 16386].map(|oid| (oid, format!("base/{oid}/1259")));
+            let restored = files
+                .iter()
+                .filter(|(_, name)| !chosen.leaves_out(name.as_bytes()));
+            restored.map(|(oid, _)| *oid).collect::<Vec<u32>>()
+        };
+        for (asked, oid) in [
+            ("oid:16384", 16384),
+            ("oid:16386", 16386),
+            ("oid:shop", 16386),
+            ("16385", 16385),
+            ("oid:16385", 16385),
+        ] {
+            assert_eq!(restored(asked, &names), [oid], "{asked}");
+        }
+        // Nothing else can be meant.
+        let initial = [(16384, "shop"), (16385, "oid:1")];
+        assert!(restored("oid:1", &initial).is_empty());
+        let other = [(16384, "shop"), (16385, "oid:2")];
+        assert_eq!(restored("oid:2", &other), [16385]);
+        assert_eq!(restored("oid:16385", &[]), [16385]);
+        let unknown = choose("oid:9", &names).expect_err("unknown").to_string();
+        assert!(unknown.contains("has no database oid:9"), "{unknown}");
+    }
+
+    #[test]
+    fn a_database_whose_name_is_unknown_is_meant_by_its_oid_alone() {
+        let (mut record, manifest) = backup(&NAMES);
+        let choose = |asked: &str, record: &BackupRecord| {
+            Selection::choose(&[asked.to_owned()], record, &manifest)
+        };
+        for at in [3, 5] {
+            record.databases[at].name_unknown = true;
+        }
+        for asked in ["shop", "new", "other"] {
+            let refusal = choose(asked, &record).expect_err(asked).to_string();
+            assert!(refusal.ends_with("oid:16384 or oid:16387"), "{refusal}");
+        }
+        let chosen = choose("oid:16384", &record).expect("a database");
+        assert!(!chosen.leaves_out(b"base/16384/1259"));
+        // A name that is known is no other database's.
+        record.databases[4].name = "known".to_owned();
+        let chosen = choose("known", &record).expect("a database");
+        assert!(!chosen.leaves_out(b"base/16385/1259"));
+        assert!(choose("16384", &record).is_ok());
     }
 
     #[test]

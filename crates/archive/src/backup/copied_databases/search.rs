@@ -29,8 +29,8 @@ pub(super) struct Search {
     pub(super) copies: BTreeMap<DatabaseDirectory, DatabaseDirectory>,
     /// Those of these copies that the replay would make otherwise.
     damaged: BTreeSet<DatabaseDirectory>,
-    /// Databases that were made, in either way, and are still there.
-    pub(super) made: BTreeSet<u32>,
+    /// Databases that were made, in either way, and are still there, each with the transaction that has made it.
+    pub(super) made: BTreeMap<u32, u32>,
     /// Directories of databases that were removed, and not made again.
     pub(super) dropped: BTreeSet<DatabaseDirectory>,
     /// The transactions that are looked for, and those of them that were committed.
@@ -116,7 +116,7 @@ impl Search {
         });
         if let Some(made) = made_directory(bytes, layout, version) {
             self.dropped.remove(&made);
-            self.made.insert(made.database);
+            self.made.insert(made.database, layout.header.xid);
         }
     }
 
@@ -381,7 +381,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_made_and_dropped_and_who_has_committed_is_noted() {
-        let by_wal = record(rmgr_id::DATABASE, 0x10, None, &[16401, 1663]);
+        let by_wal = written_by(699, record(rmgr_id::DATABASE, 0x10, None, &[16401, 1663]));
         let records = [
             copy([NEW, TEMPLATE]),
             by_wal.clone(),
@@ -391,7 +391,7 @@ pub(super) mod tests {
             written_by(703, record(rmgr_id::XACT, 0x00, None, &[0, 0])),
         ];
         let seen = searched(&records).seen();
-        assert_eq!(seen.made, [16400, 16401].into());
+        assert_eq!(seen.made, [(16400, 0), (16401, 699)].into());
         let [tablespace, database] = [1663, 16402];
         let gone = DatabaseDirectory {
             tablespace,

@@ -94,12 +94,14 @@ fn a_copy_whose_template_is_being_dropped_at_the_end(major: u32, method: &str) {
     primary.stop();
 }
 
-/// The list of after waits until the new name is there, though the backup has ended before.
+/// The list of after waits until the new name is there, though the backup has ended before. It might have had a third
+/// name at the end.
 #[test]
-fn a_database_that_is_renamed_after_the_end_has_its_old_name() {
+fn a_database_that_is_renamed_after_the_end_is_named_by_its_oid() {
     let Some(site) = Site::new(15) else { return };
     let primary = primary(&site, &["autovacuum=off"]);
     create_databases(&primary, ["shop"]);
+    let oid = oid_of(&primary, "shop");
     let backup = start_backup(&primary, &["--copy-method", FILES, SLOWLY[0], SLOWLY[1]]);
     wait_until_it_copies(&primary, FILES);
     // Nobody can connect as long as the lock is held: it has seen that archiving works.
@@ -124,12 +126,22 @@ fn a_database_that_is_renamed_after_the_end_has_its_old_name() {
     primary.stop();
 
     let restored = Server::on(&site, "restored");
-    let output = restore_of(&restored, "later");
-    let told = said(&output);
-    assert_eq!(output.status.code(), Some(OPTION_INVALID), "{told}");
-    assert!(told.contains("has no database later"), "{told}");
-    let output = restore_of(&restored, "shop");
+    assert_named_by_oids(&restored, &["later", "shop"], &[&oid]);
+    let output = restore_of(&restored, &format!("oid:{oid}"));
     assert!(output.status.success(), "{}", said(&output));
+}
+
+/// Each of the names is refused, with the OIDs of the databases that may have it.
+pub fn assert_named_by_oids(restored: &Server, names: &[&str], oids: &[&str]) {
+    for name in names {
+        let output = restore_of(restored, name);
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(OPTION_INVALID), "{told}");
+        assert!(told.contains("Name it by its OID"), "{told}");
+        for oid in oids {
+            assert!(told.contains(&format!("oid:{oid}")), "{told}");
+        }
+    }
 }
 
 /// Two databases get each other's names.

@@ -3,7 +3,7 @@
 
 use std::process::Output;
 
-use crate::clusters::around_the_stop::{restore_of, start_sql};
+use crate::clusters::around_the_stop::{SWAP, assert_named_by_oids, oid_of, restore_of, start_sql};
 use crate::clusters::made_meanwhile::{
     FILES, OPTION_INVALID, create_databases, primary, start_backup, wait_until_it_copies,
 };
@@ -68,4 +68,35 @@ fn a_database_whose_drop_waited_is_not_restored_alone() {
         told.contains("it was dropped while the backup ran"),
         "{told}"
     );
+}
+
+#[test]
+fn names_that_were_swapped_by_a_commit_that_waited_are_not_known() {
+    names_that_were_swapped_are_not_known(true);
+}
+
+/// Neither list has the new names.
+#[test]
+fn names_that_are_swapped_by_a_commit_that_still_waits_are_not_known() {
+    names_that_were_swapped_are_not_known(false);
+}
+
+fn names_that_were_swapped_are_not_known(ends_after: bool) {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site, &["autovacuum=off"]);
+    create_databases(&primary, ["shop", "next", "other"]);
+    let oids = ["shop", "next"].map(|name| oid_of(&primary, name));
+    let swap = format!("BEGIN; {SWAP}; COMMIT");
+    let output = back_up_beside(&primary, &[&swap], ends_after);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(oid_of(&primary, "next"), oids[0], "swapped");
+    primary.stop();
+
+    let restored = Server::on(&site, "restored");
+    assert_named_by_oids(&restored, &["shop", "next"], &[&oids[0], &oids[1]]);
+    let output = restore_of(&restored, "other");
+    assert!(output.status.success(), "{}", said(&output));
+    let restored = Server::on(&site, "restored.by.oid");
+    let output = restore_of(&restored, &oids[1]);
+    assert!(output.status.success(), "{}", said(&output));
 }

@@ -1,0 +1,131 @@
+//! What a server says of its databases at one moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::backup::source_server::Server;
+use crate::server::replication::{Connection, ServerError};
+
+/// A database of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Database {
+    pub(crate) name: String,
+    /// The OID of its default tablespace, in which its catalogs are.
+    pub(crate) tablespace: u32,
+    /// The transaction that has written its row of `pg_database`.
+    pub(crate) row_version: String,
+    /// Whether a `DROP DATABASE` has begun to remove it, and was interrupted.
+    pub(crate) is_invalid: bool,
+    /// The transaction that has written a next version of the row, or has locked it; nobody sees what it has written as
+    /// long as it runs, or if it was aborted.
+    pub(crate) next_writer: u32,
+}
+
+/// The databases of the server, now, by their OIDs.
+pub(crate) async fn list(sql: &mut Connection) -> Result<BTreeMap<u32, Database>, ServerError> {
+    let query = "SELECT oid, datname, dattablespace, xmin, datconnlimit = -2, xmax \
+                 FROM pg_database";
+    let rows = sql.query_names(query).await?;
+    let read = |row: &Vec<Option<String>>| {
+        let oid = row.first()?.as_deref()?.parse().ok()?;
+        let name = row.get(1)?.clone()?;
+        let tablespace = row.get(2)?.as_deref()?.parse().ok()?;
+        let database = Database {
+            name,
+            tablespace,
+            row_version: row.get(3)?.clone()?,
+            is_invalid: row.get(4)?.as_deref()? == "t",
+            next_writer: row.get(5)?.as_deref()?.parse().ok()?,
+        };
+        Some((oid, database))
+    };
+    let databases: Option<BTreeMap<u32, Database>> = rows.iter().map(read).collect();
+    databases.ok_or_else(|| ServerError::Protocol(format!("the databases are {rows:?}")))
+}
+
+/// Databases that a session, or a standby's replay, has locked for itself: whoever drops one holds the lock until the
+/// server lists it no more. Versions before 13.12, 14.9 and 15.4 do not mark the row of such a database.
+pub(super) async fn locked(sql: &mut Connection) -> Result<BTreeSet<u32>, ServerError> {
+    let query = "SELECT objid FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_database'::regclass \
+                 AND mode = 'AccessExclusiveLock' AND granted";
+    let rows = sql.query(query).await?;
+    let read = |row: &Vec<Option<String>>| row.first()?.as_deref()?.parse().ok();
+    let oids: Option<BTreeSet<u32>> = rows.iter().map(read).collect();
+    oids.ok_or_else(|| ServerError::Protocol(format!("the locked databases are {rows:?}")))
+}
+
+/// The transactions that run, as far as they write. One of them may be committed in the WAL, and wait for a synchronous
+/// standby: as long as it does, nobody sees what it has written.
+pub(super) async fn running(sql: &mut Connection) -> Result<BTreeSet<u32>, ServerError> {
+    let query = "SELECT transactionid FROM pg_locks WHERE locktype = 'transactionid' \
+                 AND mode = 'ExclusiveLock' AND granted";
+    let rows = sql.query(query).await?;
+    let read = |row: &Vec<Option<String>>| row.first()?.as_deref()?.parse().ok();
+    let numbers: Option<BTreeSet<u32>> = rows.iter().map(read).collect();
+    numbers.ok_or_else(|| ServerError::Protocol(format!("the running transactions are {rows:?}")))
+}
+
+/// Their names.
+pub(crate) async fn names(sql: &mut Connection) -> Result<BTreeMap<u32, String>, ServerError> {
+    let databases = list(sql).await?.into_iter();
+    Ok(databases.map(|(oid, of)| (oid, of.name)).collect())
+}
+
+/// How the server of a backup comes to its databases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(super) is_standby: bool,
+    /// `DROP DATABASE` marks the row as invalid, and writes that to the WAL, before it removes files.
+    pub(super) marks_drops: bool,
+}
+
+impl Origin {
+    pub(crate) fn of(server: &Server) -> Origin {
+        Origin {
+            is_standby: server.in_recovery,
+            marks_drops: marks_drops(&server.version),
+        }
+    }
+
+    /// Whether each moment at which files of a database are gone has a row that says so: the mark is in the WAL
+    /// before. The end of a standby's backup may be before the mark, though the files are gone when they are copied:
+    /// it is the position up to which the standby's own files need the WAL, and a drop moves that by its commit only.
+    pub(super) fn tells_of_drops(self) -> bool {
+        self.marks_drops && !self.is_standby
+    }
+}
+
+/// Whether the server of this version marks a database that is being dropped.
+fn marks_drops(version: &str) -> bool {
+    let mut numbers = version.split(|letter: char| !letter.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+    let (major, minor) = (number().unwrap_or(0), number().unwrap_or(0));
+    match major {
+        13 => minor >= 12,
+        14 => minor >= 9,
+        15 => minor >= 4,
+        _ => major > 15,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_marked_since_some_minor_versions() {
+        for (version, expected) in [
+            ("13.11", false),
+            ("13.12", true),
+            ("14.8 (Debian 14.8-1.pgdg120+1)", false),
+            ("14.9", true),
+            ("15.3", false),
+            ("15.4 (Debian 15.4-1.pgdg120+1)", true),
+            ("16.0", true),
+            ("18beta1", true),
+            ("19devel", true),
+            ("", false),
+        ] {
+            assert_eq!(marks_drops(version), expected, "{version}");
+        }
+    }
+}
