@@ -27,7 +27,8 @@ pub(crate) struct Databases {
     /// The WAL that the backup needs has what has come since.
     begun: BTreeMap<u32, Database>,
     after: BTreeMap<u32, Database>,
-    /// Those that somebody may have been dropping just before the list of after was made.
+    /// Those that somebody may have been dropping just before the list of after was made, or of which a standby turned
+    /// out to be replaying the drop then.
     locked: BTreeSet<u32>,
     /// Transactions that ran just before the list of after was made.
     running: BTreeSet<u32>,
