@@ -9,9 +9,9 @@
 //! So the WAL of such a backup is read. After the record, nothing in it may change the directory that was copied, as
 //! long as its copy is there. A drop removes files before it writes its record: so nobody may be dropping that
 //! directory when the backup ends, either. Where the row of a database does not tell that it is being dropped, nobody
-//! may be dropping it at all: a restore would have it without its files. Which database was copied from which is noted in the backup: a restore of
-//! the copy alone needs both. The same WAL says which databases there were when the backup ended, and which relations
-//! are unlogged.
+//! may be dropping it at all: a restore would have it without its files. Which database was copied from which is noted
+//! in the backup: a restore of the copy alone needs both. The same WAL says which databases there were when the backup
+//! ended, and which relations are unlogged.
 
 mod search;
 
