@@ -1097,9 +1097,9 @@ class Mixing:
         for r in range(count):
             n, after = above[r], above[r + 1]
             contexts = (
-                _mix_hash(key, a, 1), _mix_hash(key, a | n << 8, 2), _mix_hash(key, n | upper[r] << 8, 3),
-                _mix_hash(key, a | b << 8 | d << 16, 4), _mix_hash(key, a | n << 8 | m << 16 | after << 24, 5),
-                _mix_hash(key, beside[r] | n << 8, 6))
+                (key, a, 1), (key, a | n << 8, 2), (key, n | upper[r] << 8, 3),
+                (key, a | b << 8 | d << 16, 4), (key, a | n << 8 | m << 16 | after << 24, 5),
+                (key, beside[r] | n << 8, 6))
             byte = self._code(kind, key, contexts, recent, noise)
             out.append(byte)
             recent = (recent << 8 | byte) & M64
@@ -1114,9 +1114,9 @@ class Mixing:
             key = keys[i % width]
             u, v, x = out[i + width], out[i], out[i + width + 1]
             contexts = (
-                _mix_hash(key, u, 1), _mix_hash(key, u | a << 8, 2), _mix_hash(key, a | b << 8, 3),
-                _mix_hash(key, u | v << 8 | x << 16, 4), _mix_hash(key, a | b << 8 | d << 16, 5),
-                _mix_hash(key, u | a << 8 | b << 16, 6))
+                (key, u, 1), (key, u | a << 8, 2), (key, a | b << 8, 3),
+                (key, u | v << 8 | x << 16, 4), (key, a | b << 8 | d << 16, 5),
+                (key, u | a << 8 | b << 16, 6))
             byte = self._code(kind, key, contexts, recent, False)
             out.append(byte)
             recent = (recent << 8 | byte) & M64
@@ -1131,9 +1131,9 @@ class Mixing:
             by = beside[i] if beside and i < rows and i < len(beside) else 0
             r = recent
             contexts = (
-                _mix_hash(r & 0xFF, number, 2), _mix_hash(r & 0xFFFF, number, 3), _mix_hash(r & 0xFFFFFF, number, 4),
-                _mix_hash(r & M32, 0, 5), _mix_hash(r & M32, r >> 32 & 0xFFFF, 6),
-                _mix_hash(by | (r & 0xFF) << 8, number ^ word, 7))
+                (r & 0xFF, number, 2), (r & 0xFFFF, number, 3), (r & 0xFFFFFF, number, 4),
+                (r & M32, 0, 5), (r & M32, r >> 32 & 0xFFFF, 6),
+                (by | (r & 0xFF) << 8, number ^ word, 7))
             byte = self._code(kind, key, contexts, recent, False)
             out.append(byte)
             recent = (recent << 8 | byte) & M64
@@ -1142,7 +1142,7 @@ class Mixing:
         return out
 
     def _code(self, kind, key, contexts, recent, noise):
-        """The next byte."""
+        """The next byte. A context is what is hashed to one: most bytes are guessed, and need one of the six."""
         history, kind = self.history, kind & 63
         least, z = (4, 0) if noise else (6, recent >> 32 & 0xFFFF)
         if self.fresh >= least:
@@ -1163,7 +1163,7 @@ class Mixing:
             sort = 16 + (length - 16 >> 2)
         else:
             sort = min(20 + (length - 32 >> 5), 31)
-        place = contexts[1] >> 8 & 0xFFFF
+        place = _mix_hash(*contexts[1]) >> 8 & 0xFFFF
         guess, times = self.last_byte[place], self.last_times[place]
         situation = min(times, 15) | min(sort, 15) << 4
         if length:
@@ -1179,7 +1179,8 @@ class Mixing:
             if noise:
                 byte = self._even_byte()
             else:
-                byte = self._mixed_byte(kind, key, contexts, -1 if asked else expected, sort)
+                hashes = [_mix_hash(*context) for context in contexts]
+                byte = self._mixed_byte(kind, key, hashes, -1 if asked else expected, sort)
         self._learn(chances, situation, guessed == byte, 255)
         if guess == byte:
             if times < 255:
@@ -1207,7 +1208,7 @@ class Mixing:
         table[found : found + 16] = bytes((check,)) + bytes(15)
         return found
 
-    def _mixed_byte(self, kind, key, contexts, expected, sort):
+    def _mixed_byte(self, kind, key, hashes, expected, sort):
         slots, squash, stretch, divisors = self.slots, self.squash, self.stretch, self.divisors
         chances, repeats = self.chances[kind], self.repeat_chances[kind]
         after_0, after_1 = self.follow
@@ -1220,9 +1221,9 @@ class Mixing:
             if not step & 3:
                 half = 1
                 if step:
-                    at = [self._slot(t, _mix_hash(h, node, 77)) for t, h in zip(slots, contexts)]
+                    at = [self._slot(t, _mix_hash(h, node, 77)) for t, h in zip(slots, hashes)]
                 else:
-                    at = [self._slot(t, h) for t, h in zip(slots, contexts)]
+                    at = [self._slot(t, h) for t, h in zip(slots, hashes)]
             tree_at = (kind << 8 | node) & 0x3FFF
             tree = self.by_tree.get(tree_at)
             if tree is None:

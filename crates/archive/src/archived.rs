@@ -3,6 +3,7 @@
 pub(crate) mod archived_wal;
 pub(crate) mod branches;
 pub(crate) mod competing;
+pub(crate) mod difference;
 pub(crate) mod neighbours;
 pub(crate) mod own_history;
 pub(crate) mod own_wal;

@@ -5,21 +5,16 @@
 //! copied pages keep the timeline that they had. Two servers that left a timeline at the same position have the same
 //! history. What they wrote then differs, and shows that a later timeline comes from only one of the two.
 
-use std::io::{self, Read, Write};
-
 use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal::{Event, RecordLayout, SegmentReader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
-use walzip_pgformat::{Lsn, PAGE_SIZE, TimelineId};
+use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::Repository;
 
 use crate::archived::stable_file::StableFile;
 use crate::archived::stored_wal::StoredWal;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
-
-/// Where a page header has the timeline (`xlp_tli`).
-const PAGE_TIMELINE: std::ops::Range<usize> = 4..8;
 
 /// A timeline that is left in the first segment of a later one, which has a copy of what is before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,54 +129,6 @@ fn end_of_records(segment: &[u8]) -> usize {
     end
 }
 
-/// Compares what is written to it with what a reader gives, up to an end. The timelines in page headers do not count.
-pub(crate) struct Difference<R> {
-    reader: R,
-    expected: Vec<u8>,
-    offset: usize,
-    end: usize,
-    /// The first byte that is another one.
-    pub(crate) first: Option<usize>,
-}
-
-impl<R: Read> Difference<R> {
-    pub(crate) fn new(reader: R, end: usize) -> Difference<R> {
-        Difference {
-            reader,
-            expected: Vec::new(),
-            offset: 0,
-            end,
-            first: None,
-        }
-    }
-}
-
-impl<R: Read> Write for Difference<R> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let compared = bytes.len().min(self.end - self.offset);
-        if compared > 0 && self.first.is_none() {
-            self.expected.clear();
-            let mut expected = (&mut self.reader).take(compared as u64);
-            expected.read_to_end(&mut self.expected)?;
-            self.first = first_difference(self.offset, &self.expected, bytes);
-        }
-        self.offset += compared;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The offset of the first byte that differs, of bytes from this offset on that both have.
-fn first_difference(offset: usize, one: &[u8], other: &[u8]) -> Option<usize> {
-    let mut pairs = one.iter().zip(other).enumerate();
-    let differs = |at: usize| !PAGE_TIMELINE.contains(&((offset + at) % PAGE_SIZE));
-    let found = pairs.find(|(at, (one, other))| one != other && differs(*at));
-    found.map(|(at, _)| offset + at)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,25 +160,5 @@ mod tests {
         // Timeline 2 was followed, and not reached.
         let history = "1\t0/F000300\tx\n2\t0/F000200\tx\n";
         assert_eq!(shared(first, 3, history), [(1, 0x200)]);
-    }
-
-    #[test]
-    fn timelines_in_page_headers_do_not_count() {
-        let parent = vec![7; 3 * PAGE_SIZE];
-        let mut child = parent.clone();
-        child[PAGE_SIZE + 4..PAGE_SIZE + 8].fill(2);
-        let found = |child: &[u8], end| {
-            let mut difference = Difference::new(&parent[..], end);
-            for part in child.chunks(1000) {
-                difference.write_all(part).expect("written");
-            }
-            difference.first
-        };
-        assert_eq!(found(&child, child.len()), None);
-        child[PAGE_SIZE + 8] = 2;
-        assert_eq!(found(&child, child.len()), Some(PAGE_SIZE + 8));
-        assert_eq!(found(&child, PAGE_SIZE + 8), None);
-        child[2 * PAGE_SIZE + 3] = 2;
-        assert_eq!(found(&child, PAGE_SIZE + 9), Some(PAGE_SIZE + 8));
     }
 }

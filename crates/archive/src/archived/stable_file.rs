@@ -11,7 +11,7 @@ use walzip_codec::{EncodeError, Level};
 use walzip_pgformat::wal::{EdgeReader, SegmentEdges};
 use walzip_pgformat::wal_file_name::SEGMENT_SIZE_BYTES_MAX;
 
-use crate::archived::shared_segment::Difference;
+use crate::archived::difference::Difference;
 use crate::archived::stored_wal::{StoredWal, warn_of_late};
 use crate::coding::members::Members;
 use crate::coding::{self, off_the_runtime};
