@@ -222,17 +222,17 @@ fn what_is_made_after_the_end_is_not_in_the_backup() {
 
 #[test]
 fn a_drop_that_a_standby_of_13_is_replaying_at_the_end_makes_no_backup() {
-    a_drop_that_a_standby_is_replaying_at_the_end(13, SERVER);
+    a_drop_that_a_standby_is_replaying_at_the_end(13);
 }
 
 #[test]
 fn a_drop_that_a_standby_of_15_is_replaying_at_the_end_makes_no_backup() {
-    a_drop_that_a_standby_is_replaying_at_the_end(15, FILES);
+    a_drop_that_a_standby_is_replaying_at_the_end(15);
 }
 
 /// The commit of a drop moves the position up to which a standby's files need the WAL, and with it the end of the
 /// backup. It is delayed here: the files are gone then, and the WAL up to the end does not tell.
-fn a_drop_that_a_standby_is_replaying_at_the_end(major: u32, method: &str) {
+fn a_drop_that_a_standby_is_replaying_at_the_end(major: u32) {
     let Some(site) = Site::new(major) else { return };
     let primary = primary(&site, &["autovacuum=off"]);
     succeed(&mut primary.walzip(&["backup"]));
@@ -247,9 +247,8 @@ fn a_drop_that_a_standby_is_replaying_at_the_end(major: u32, method: &str) {
     standby.wait_until(&format!("SELECT pg_last_wal_replay_lsn() >= '{replayed}'"));
     let oid = oid_of(&primary, "victim");
 
-    let arguments = ["--copy-method", method, SLOWLY[0], SLOWLY[1]];
-    let mut backup = start_backup(&standby, &arguments);
-    wait_until_it_copies(&standby, method);
+    let mut backup = start_backup(&standby, &SLOWLY);
+    wait_until_it_copies(&standby, SERVER);
     standby.sql("ALTER SYSTEM SET recovery_min_apply_delay = '1h'");
     standby.sql("SELECT pg_reload_conf()");
     std::thread::sleep(Duration::from_millis(500));
