@@ -420,7 +420,7 @@ mod tests {
             assert_eq!(restored(asked, &names), [oid], "{asked}");
         }
         // Nothing else can be meant.
-        let initial = [(16384, "shop"), (16385, "oid:1")];
+        let initial = [(1, "template1"), (16384, "shop"), (16385, "oid:1")];
         assert!(restored("oid:1", &initial).is_empty());
         let other = [(16384, "shop"), (16385, "oid:2")];
         assert_eq!(restored("oid:2", &other), [16385]);
