@@ -12,7 +12,7 @@ use std::time::Duration;
 use walzip_pgformat::wal::DatabaseDirectory;
 
 pub(crate) use self::server_lists::{Database, Origin, list, names};
-use self::server_lists::{locked, running};
+use self::server_lists::{locked, oldest_running};
 use crate::backups::backup_record::DatabaseRecord;
 use crate::error::ArchiveError;
 use crate::server::replication::{Connection, ServerError};
@@ -30,8 +30,8 @@ pub(crate) struct Databases {
     /// Those that somebody may have been dropping just before the list of after was made, or of which a standby turned
     /// out to be replaying the drop then.
     locked: BTreeSet<u32>,
-    /// Transactions that ran just before the list of after was made.
-    running: BTreeSet<u32>,
+    /// The oldest transaction that ran just before the list of after was made.
+    oldest_running: u32,
     origin: Origin,
 }
 
@@ -61,7 +61,7 @@ impl Databases {
         // First: what is not locked and listed after that, nobody was dropping, and what is not being written and
         // listed after that is what the WAL has come to.
         let locked = locked(sql).await?;
-        let running = running(sql).await?;
+        let oldest_running = oldest_running(sql).await?;
         let after = list(sql).await?;
         let is_moved = |(oid, before): &(&u32, &Database)| {
             let after = after.get(oid);
@@ -75,7 +75,7 @@ impl Databases {
             begun,
             after,
             locked,
-            running,
+            oldest_running,
             origin,
         };
         databases.look_again(sql, present).await?;
@@ -132,9 +132,19 @@ impl Databases {
         before.or_else(|| self.begun.get(&oid))
     }
 
-    /// Whether a transaction that ran when the list of after was made has written the row once more.
+    /// Whether a transaction that ran when the list of after was made may have written the row once more.
     fn is_being_written(&self, after: &Database) -> bool {
-        self.running.contains(&after.next_writer)
+        // Numbers go round: of two, the later one is that which is less than half of all after the other.
+        let is_ended = (after.next_writer.wrapping_sub(self.oldest_running) as i32) < 0;
+        after.next_writer != 0 && !is_ended
+    }
+
+    /// Whether all lists have the same name of it. A row is written again where rights are granted, too.
+    fn has_kept_its_name(&self, oid: u32, after: &Database) -> bool {
+        let earlier = [self.before.get(&oid), self.begun.get(&oid)];
+        earlier
+            .iter()
+            .all(|earlier| earlier.is_some_and(|earlier| earlier.name == after.name))
     }
 
     /// Whether files of a database may have been removed before the backup ended. `DROP DATABASE` removes all of
@@ -224,7 +234,9 @@ impl Databases {
         match (self.begun.get(&oid), self.after.get(&oid)) {
             (Some(begun), Some(after)) => {
                 let known = self.known(oid).unwrap_or(begun);
-                let is_known = known.row_version == after.row_version || is_committed(after);
+                let is_known = known.row_version == after.row_version
+                    || is_committed(after)
+                    || self.has_kept_its_name(oid, after);
                 Some(AtStop {
                     database: if is_known { after } else { begun },
                     ..of_after(after, is_known)
@@ -271,7 +283,7 @@ impl Databases {
             begun: databases(before),
             after: databases(after),
             locked: BTreeSet::new(),
-            running: BTreeSet::new(),
+            oldest_running: 1 << 20,
             origin: Origin {
                 is_standby: false,
                 marks_drops: true,
@@ -327,7 +339,7 @@ fn directory(oid: u32, of: &Database) -> DatabaseDirectory {
 pub(crate) fn half_dropped(shown: &str) -> ArchiveError {
     ArchiveError::Request(format!(
         "database {shown} was being dropped when the backup ended, and a restore could have it without its files: \
-         take the backup again"
+         take the backup again. A drop may last as long as a checkpoint"
     ))
 }
 
@@ -497,8 +509,10 @@ mod tests {
         let databases = Databases::of(&[SHOP, next("701")], &swapped);
         assert_eq!(unknown(&databases, &wal(&[])), [16400, 16401]);
         assert!(unknown(&databases, &wal(&[9])).is_empty());
-        // The name is the same, and another one may have been between.
-        let databases = Databases::of(&[SHOP], &[(16400, "shop", "9")]);
+        // The row was written, and the name is the same.
+        let mut databases = Databases::of(&[SHOP], &[(16400, "shop", "9")]);
+        assert!(unknown(&databases, &wal(&[])).is_empty());
+        databases.before.clear();
         assert_eq!(unknown(&databases, &wal(&[])), [16400]);
         // What a standby lists when the backup has begun may be later than its end.
         let mut databases = Databases::of(&[SHOP], &[(16400, "later", "9")]);
@@ -513,7 +527,7 @@ mod tests {
     #[test]
     fn a_name_is_unknown_where_a_transaction_that_runs_has_written_it() {
         let mut databases = Databases::of(&[SHOP], &[SHOP]);
-        databases.running.insert(9);
+        databases.oldest_running = u32::MAX - 1;
         let next_writer = |mut databases: Databases, xid| {
             let after = databases.after.get_mut(&16400).expect("there");
             after.next_writer = xid;
@@ -521,9 +535,12 @@ mod tests {
             assert_eq!(records, databases.records(&SeenInWal::default()));
             records[0].name_unknown
         };
-        assert!(next_writer(databases.clone(), 9));
+        assert!(next_writer(databases.clone(), u32::MAX - 1));
+        // A subtransaction, or one that has begun since: the numbers have gone round.
+        assert!(next_writer(databases.clone(), u32::MAX));
+        assert!(next_writer(databases.clone(), 3));
         // It was aborted.
-        assert!(!next_writer(databases.clone(), 8));
+        assert!(!next_writer(databases.clone(), u32::MAX - 2));
         assert!(!next_writer(databases, 0));
     }
 

@@ -170,7 +170,10 @@ fn find(said: &str, record: &BackupRecord, present: &BTreeSet<u32>) -> Result<u3
         let is_named = is_called(database) && !database.name_unknown;
         is_named || Some(database.oid) == oid
     };
-    let called = record.databases.iter().filter(is_meant);
+    // A number may be the name of one of which that is not known.
+    let may_be_meant =
+        |database: &&DatabaseRecord| is_meant(database) || oid.is_some() && is_called(database);
+    let called = record.databases.iter().filter(may_be_meant);
     let (dropped, called): (Vec<_>, Vec<_>) = called.partition(|database| database.dropped);
     let mut meant: BTreeSet<u32> = called.iter().map(|database| database.oid).collect();
     // Files of a database that the backup does not name are of one that was not finished, or is gone.
@@ -227,27 +230,36 @@ fn not_found(
             oids.join(", ")
         );
     }
-    let there = || record.databases.iter().filter(|of| !of.dropped);
-    let unknown = there().filter(|database| database.name_unknown);
-    let unknown: Vec<String> = unknown.map(|of| format!("{BY_OID}{}", of.oid)).collect();
-    if !unknown.is_empty() {
-        return format!(
-            "backup {label} may have a database {said}: some were altered around its end, so that it does not know what \
-             they were called then. Name it by its OID (SELECT oid, datname FROM pg_database): {}",
-            unknown.join(" or ")
-        );
-    }
     if is_dropped {
         return format!(
             "backup {label} has no database {said}: it was dropped while the backup ran. An earlier backup may \
              have it"
         );
     }
-    let names = there().map(|database| database.name.escape_debug().to_string());
-    let names: Vec<String> = names.collect();
+    let there = || record.databases.iter().filter(|of| !of.dropped);
+    let named = there().filter(|database| !database.name_unknown);
+    let names: Vec<String> = named.map(|of| of.name.escape_debug().to_string()).collect();
+    let names = names.join(", ");
+    let unknown = there().filter(|database| database.name_unknown);
+    let unknown = unknown.map(|of| {
+        let seen_as = of.name.escape_debug();
+        format!("{BY_OID}{} (seen as \"{seen_as}\")", of.oid)
+    });
+    let unknown: Vec<String> = unknown.collect();
+    let is_oid = said
+        .strip_prefix(BY_OID)
+        .unwrap_or(said)
+        .parse::<u32>()
+        .is_ok();
+    if unknown.is_empty() || is_oid {
+        let all = [names, unknown.join(", ")].join(", ");
+        let all = all.trim_end_matches(", ");
+        return format!("backup {label} has no database {said}. It has {all}");
+    }
     format!(
-        "backup {label} has no database {said}. It has {}",
-        names.join(", ")
+        "backup {label} may have a database {said}: some were altered around its end, so that it does not know what \
+         they were called then. Name one of them by its OID: {}. The others are {names}",
+        unknown.join(" or ")
     )
 }
 
@@ -440,10 +452,21 @@ mod tests {
         }
         for asked in ["shop", "new", "other"] {
             let refusal = choose(asked, &record).expect_err(asked).to_string();
-            assert!(refusal.ends_with("oid:16384 or oid:16387"), "{refusal}");
+            let seen = r#"by its OID: oid:16384 (seen as "shop") or oid:16387 (seen as "new"). The others are"#;
+            assert!(refusal.contains(seen), "{refusal}");
         }
         let chosen = choose("oid:16384", &record).expect("a database");
         assert!(!chosen.leaves_out(b"base/16384/1259"));
+        let refusal = choose("oid:99999", &record).expect_err("no database");
+        assert!(
+            refusal.to_string().contains("has no database oid:99999"),
+            "{refusal}"
+        );
+        // A number that may be the name of another one.
+        let mut numbered = record.clone();
+        numbered.databases[4].name_unknown = true;
+        let refusal = choose("16384", &numbered).expect_err("two").to_string();
+        assert!(refusal.ends_with("say oid:16384 or oid:16385"), "{refusal}");
         // A name that is known is no other database's.
         record.databases[4].name = "known".to_owned();
         let chosen = choose("known", &record).expect("a database");

@@ -53,15 +53,17 @@ pub(super) async fn locked(sql: &mut Connection) -> Result<BTreeSet<u32>, Server
     oids.ok_or_else(|| ServerError::Protocol(format!("the locked databases are {rows:?}")))
 }
 
-/// The transactions that run, as far as they write. One of them may be committed in the WAL, and wait for a synchronous
-/// standby: as long as it does, nobody sees what it has written.
-pub(super) async fn running(sql: &mut Connection) -> Result<BTreeSet<u32>, ServerError> {
-    let query = "SELECT transactionid FROM pg_locks WHERE locktype = 'transactionid' \
-                 AND mode = 'ExclusiveLock' AND granted";
-    let rows = sql.query(query).await?;
-    let read = |row: &Vec<Option<String>>| row.first()?.as_deref()?.parse().ok();
-    let numbers: Option<BTreeSet<u32>> = rows.iter().map(read).collect();
-    numbers.ok_or_else(|| ServerError::Protocol(format!("the running transactions are {rows:?}")))
+/// The oldest transaction that runs. It, and each later one with its subtransactions, may be committed in the WAL, and
+/// wait for a synchronous standby: as long as it does, nobody sees what it has written. `pg_locks` does not list
+/// subtransactions that have ended.
+pub(super) async fn oldest_running(sql: &mut Connection) -> Result<u32, ServerError> {
+    let rows = sql
+        .query("SELECT pg_snapshot_xmin(pg_current_snapshot())")
+        .await?;
+    let oldest = rows.first().and_then(|row| row.first()?.as_deref());
+    // The lower half is the number that rows have; the upper one counts how often all were used.
+    let oldest = oldest.and_then(|oldest| Some(oldest.parse::<u64>().ok()? as u32));
+    oldest.ok_or_else(|| ServerError::Protocol(format!("the oldest transaction is {rows:?}")))
 }
 
 /// Their names.

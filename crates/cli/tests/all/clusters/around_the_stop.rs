@@ -137,7 +137,7 @@ pub fn assert_named_by_oids(restored: &Server, names: &[&str], oids: &[&str]) {
         let output = restore_of(restored, name);
         let told = said(&output);
         assert_eq!(output.status.code(), Some(OPTION_INVALID), "{told}");
-        assert!(told.contains("Name it by its OID"), "{told}");
+        assert!(told.contains("by its OID"), "{told}");
         for oid in oids {
             assert!(told.contains(&format!("oid:{oid}")), "{told}");
         }
