@@ -59,7 +59,7 @@ pub struct PushOptions {
     /// The cluster that the file is from, where the caller knows it.
     pub cluster: Option<ClusterIdentity>,
     /// The segment before it, from the same directory, was pushed into the same repository before:
-    /// whether it continues what is archived is not asked again.
+    /// whether it continues that is not asked again.
     pub is_next: bool,
 }
 
@@ -301,10 +301,8 @@ impl WalFile {
         part: &Repository,
         options: &PushOptions,
     ) -> Result<(), ArchiveError> {
-        if options.is_next {
-            return Ok(());
-        }
-        let checked = continuity::check(part, (&self.name, &self.file), &self.path).await;
+        let (file, path) = ((&self.name, &self.file), &self.path);
+        let checked = continuity::check(part, file, path, options.is_next).await;
         self.unless_archived(part, checked).await
     }
 
@@ -418,7 +416,7 @@ pub async fn check_own(repository: &Repository, data_directory: &Path) -> Result
             Ok(false) => Err(ArchiveError::Duplicate { name: first }),
             other => other.map(|_| ()),
         },
-        None => continuity::check(&part, (&file.name, &file.file), &path).await,
+        None => continuity::check(&part, (&file.name, &file.file), &path, false).await,
     };
     match checked {
         Err(error @ (ArchiveError::Duplicate { .. } | ArchiveError::NotContinued { .. })) => {

@@ -2,6 +2,7 @@
 
 pub(crate) mod content;
 pub(crate) mod expected_end;
+pub(crate) mod replayed;
 pub(crate) mod segment_times;
 pub(crate) mod text;
 pub(crate) mod times_in_brief;

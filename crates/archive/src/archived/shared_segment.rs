@@ -6,7 +6,7 @@
 //! history. What they wrote then differs, and shows that a later timeline comes from only one of the two.
 
 use walzip_pgformat::timeline_history::TimelineHistory;
-use walzip_pgformat::wal::{Event, RecordLayout, SegmentReader};
+use walzip_pgformat::wal::{SegmentHeader, SegmentReader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::Repository;
@@ -15,6 +15,7 @@ use crate::archived::stable_file::StableFile;
 use crate::archived::stored_wal::StoredWal;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
+use crate::wal::replayed;
 
 /// A timeline that is left in the first segment of a later one, which has a copy of what is before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,17 +116,19 @@ async fn records_end(segment: Vec<u8>) -> usize {
     off_the_runtime(move || end_of_records(&segment)).await
 }
 
-/// Where the last record ends of which the checksum is right.
+/// Where the last record ends that a server would replay.
 fn end_of_records(segment: &[u8]) -> usize {
-    let Ok(mut reader) = SegmentReader::new(segment) else {
+    let Ok(header) = SegmentHeader::read(segment) else {
         return 0;
     };
-    let (mut layout, mut end) = (RecordLayout::default(), 0);
-    while let Some(event) = reader.next_event(&mut layout) {
-        if let Event::Record { .. } = event {
-            end = reader.next_offset();
+    let mut reader = SegmentReader::of_part(segment.into(), header);
+    let mut end = 0;
+    replayed::any(&mut reader, (&header, segment.len()), |part| {
+        if part.is_whole {
+            end = part.end;
         }
-    }
+        false
+    });
     end
 }
 

@@ -31,11 +31,13 @@ const LOOKED_BACK_MAX: usize = 100;
 
 /// Refuses a segment, whole or partial, where the archive has another server's before it or after it. The one before in the
 /// same directory is compared byte for byte; where it is gone, the archived one has to end as this one says. Where timelines
-/// part within the segment, each has a copy of what is before: these are compared too.
+/// part within the segment, each has a copy of what is before: these are compared too, also where the segment before was
+/// pushed a moment ago (`is_next`): that says whose it is, and not whose the later timelines are.
 pub(crate) async fn check(
     part: &Repository,
     (name, file): (&WalFileName, &StableFile),
     path: &Path,
+    is_next: bool,
 ) -> Result<(), ArchiveError> {
     let (Some(segment), Ok(header)) = (name.segment(), SegmentHeader::read(file.beginning()))
     else {
@@ -55,7 +57,7 @@ pub(crate) async fn check(
         pushed.check_parents(history.as_ref()),
         pushed.check_children(history.as_ref()),
     );
-    if let WalFileName::Partial(_) = name {
+    if is_next || matches!(name, WalFileName::Partial(_)) {
         return forks.await.map(|_| ());
     }
     let beside = try_join(

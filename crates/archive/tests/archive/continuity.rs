@@ -1,8 +1,12 @@
 //! A copy of a server archives where the original did: each segment is whole, and they do not follow one another.
 
+use std::ops::Range;
+
 use walzip_archive::ArchiveError;
 use walzip_archive::push::{PushOptions, PushOutcome, Pushed, push};
 use walzip_archive::verify::{Finding, FindingKind, VerifyOptions, verify};
+use walzip_codec::Level;
+use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader};
 use walzip_repo::testing::memory_store;
 use walzip_repo::{ClusterIdentity, Repository};
@@ -74,13 +78,8 @@ fn not_continued(pushed: Result<Pushed, ArchiveError>) -> (String, String, Strin
 
 /// As a version did that did not look at the segments beside it.
 async fn push_unseen(repository: &Repository, name: &str, content: &[u8]) {
-    let pg_wal = PgWal::new();
-    let options = PushOptions {
-        is_next: true,
-        ..PushOptions::default()
-    };
-    let pushed = push(repository, &pg_wal.write(name, content), &options).await;
-    pushed.expect("stored");
+    let object = walzip_codec::encode(content, Level::default()).expect("encoded");
+    repository.put_wal(name, object.into()).await.expect("put");
 }
 
 async fn findings(repository: &Repository, options: VerifyOptions) -> Vec<Finding> {
@@ -301,16 +300,41 @@ struct Promoted {
 /// Bytes of the segment that are before the switch.
 const BEFORE_SWITCH: usize = 0x8000;
 
+/// Changes the first record from an offset on that lies in one page: it is of another transaction.
+fn change_record(content: &mut [u8], from: usize) {
+    const CRC: Range<usize> = 20..24;
+    let start = SegmentHeader::read(content).expect("a segment").start.0;
+    let mut reader = SegmentReader::new(content).expect("a segment");
+    let mut layout = RecordLayout::default();
+    let mut found = None;
+    while let (None, Some(event)) = (&found, reader.next_event(&mut layout)) {
+        if let Event::Record { lsn } = event {
+            let begin = (lsn.0 - start) as usize;
+            let len = u32::from_le_bytes(content[begin..begin + 4].try_into().expect("4 bytes"));
+            let record = begin..begin + len as usize;
+            let is_in_one_page = record.start / PAGE_SIZE == (record.end - 1) / PAGE_SIZE;
+            found = (from <= begin && is_in_one_page).then_some(record);
+        }
+    }
+    let record = &mut content[found.expect("a record")];
+    record[4] ^= 1;
+    let checksum = crc32c::crc32c(&record[CRC.end..]);
+    let checksum = crc32c::crc32c_append(checksum, &record[..CRC.start]);
+    record[CRC].copy_from_slice(&checksum.to_le_bytes());
+}
+
 impl Promoted {
-    /// The segment is that of timeline 1, but for this byte, if there is one.
+    /// The segment is that of timeline 1, but for a page header or a record at an offset, if there is one.
     fn new(server: &Server, changed: Option<usize>) -> Promoted {
         let (of_parent, content) = &server.0[1];
         let start = SegmentHeader::read(content).expect("a segment").start.0;
         let switch = start + BEFORE_SWITCH as u64;
         let switch = format!("{:X}/{:X}", switch >> 32, switch & 0xFFFF_FFFF);
         let mut content = content.clone();
-        if let Some(at) = changed {
-            content[at] ^= 1;
+        match changed {
+            Some(at) if at % PAGE_SIZE < 24 => content[at] ^= 1,
+            Some(at) => change_record(&mut content, at),
+            None => {}
         }
         let pg_wal = PgWal::new();
         let history = format!("1\t{switch}\tno recovery target specified\n");

@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use futures::stream::{self, StreamExt, TryStreamExt};
 use walzip_pgformat::TimelineId;
 use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
@@ -16,6 +17,9 @@ use crate::archived::neighbours::before_branch;
 use crate::archived::shared_segment::{SharedSegment, difference};
 use crate::archived::timelines::{self, FIRST_TIMELINE};
 use crate::error::ArchiveError;
+
+/// How many histories are asked for at a time.
+const READ_AT_A_TIME: usize = 8;
 
 impl Pushed<'_> {
     /// Refuses the first segment of a timeline where the archive has another one of the timeline that was left in it.
@@ -73,10 +77,12 @@ impl Pushed<'_> {
             }
             known => known.cloned(),
         };
-        for timeline in later {
-            let Some(later) = self.archived_history(timeline).await? else {
-                continue;
-            };
+        let read = later
+            .into_iter()
+            .map(|timeline| self.archived_history(timeline));
+        let read = stream::iter(read).buffered(READ_AT_A_TIME);
+        let later: Vec<Option<TimelineHistory>> = read.try_collect().await?;
+        for later in later.into_iter().flatten() {
             if own.as_ref().is_none_or(|own| timelines::agree(own, &later)) {
                 self.check_child(&later).await?;
             }

@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader, is_switch};
+use walzip_pgformat::wal::{SegmentHeader, SegmentReader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
-use walzip_pgformat::{Input, Lsn, PAGE_SIZE, ReadAt, rmgr_id};
+use walzip_pgformat::{Input, Lsn, PAGE_SIZE, ReadAt};
 use walzip_repo::ClusterIdentity;
 
 use crate::archived::stored_wal::StoredWal;
@@ -17,6 +17,7 @@ use crate::error::ArchiveError;
 use crate::files::regular_file;
 use crate::packs::Undecoded;
 use crate::wal::content;
+use crate::wal::replayed::{self, Replayed};
 
 /// A segment in `pg_wal`.
 pub(super) struct LocalSegment {
@@ -71,58 +72,21 @@ impl LocalSegment {
     /// Whether it has more than checkpoints and what standbys need that ends after a position. The segment in which a
     /// server was shut down has no more.
     fn has_changes(&self, from: Lsn) -> Result<bool, ArchiveError> {
-        self.has_any(|part| part.is_change && part.end > from)
+        self.has_any(|part| part.is_change && self.position(part.end) > from)
     }
 
     /// Whether a record ends at a position.
     pub(super) fn has_record_to(&self, at: Lsn) -> Result<bool, ArchiveError> {
-        self.has_any(|part| part.is_whole && part.end == at)
+        self.has_any(|part| part.is_whole && self.position(part.end) == at)
     }
 
-    /// Whether this is so of anything that a server would replay. It replays what follows without a gap: after that there
-    /// may be remains of another segment.
+    /// Whether this is so of anything that a server would replay.
     fn has_any(&self, is_it: impl Fn(Replayed) -> bool) -> Result<bool, ArchiveError> {
         let mut reader = SegmentReader::of_part(Input::Reader(self), self.header);
-        let mut layout = RecordLayout::default();
-        let (mut last, mut is_begun) = (None, false);
-        let goes_on = self.header.version.overwrite_contrecord;
-        while let Some(event) = reader.next_event(&mut layout) {
-            let reaches_end = reader.next_offset() == self.len;
-            let mut end = self.position(reader.next_offset());
-            let (is_change, is_whole) = match event {
-                Event::Record { lsn } => {
-                    let prev = layout.header.prev;
-                    if last.replace(lsn).is_some_and(|last| last.0 != prev) {
-                        break;
-                    }
-                    if is_switch(&layout.header) {
-                        end = self.end();
-                    }
-                    let is_change = !matches!(layout.header.rmid, rmgr_id::XLOG | rmgr_id::STANDBY);
-                    (is_change, true)
-                }
-                // Only with its other part, in another segment.
-                Event::Lead { whole } => (whole || reaches_end, whole),
-                Event::Tail { .. } => (reaches_end, false),
-                // After a crash, a server goes on behind a record that it has not finished.
-                Event::RunStart { state, .. } if is_begun && state.flags & goes_on == 0 => break,
-                Event::Other { .. } => break,
-                Event::RunStart { .. } | Event::RunEnd { .. } => {
-                    is_begun = true;
-                    continue;
-                }
-            };
-            if is_it(Replayed {
-                end,
-                is_change,
-                is_whole,
-            }) {
-                return Ok(true);
-            }
-        }
+        let found = replayed::any(&mut reader, (&self.header, self.len), is_it);
         match reader.take_error() {
             Some(error) => Err(self.failed(error)),
-            None => Ok(false),
+            None => Ok(found),
         }
     }
 
@@ -158,16 +122,6 @@ impl LocalSegment {
     fn failed(&self, error: io::Error) -> ArchiveError {
         ArchiveError::file("read", &self.path, error)
     }
-}
-
-/// A record that a server would replay, or the part of it that is in the segment.
-struct Replayed {
-    /// The position of the first byte behind it.
-    end: Lsn,
-    /// It is more than a checkpoint, or what standbys need.
-    is_change: bool,
-    /// It ends here.
-    is_whole: bool,
 }
 
 /// [`LocalSegment::has_changes`], off the runtime.

@@ -1,0 +1,65 @@
+//! What a server would replay of a segment.
+
+use walzip_pgformat::rmgr_id;
+use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader, is_switch};
+
+/// A record that a server would replay, or the part of it that is in the segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replayed {
+    /// The offset of the first byte behind it.
+    pub(crate) end: usize,
+    /// It is more than a checkpoint, or what standbys need.
+    pub(crate) is_change: bool,
+    /// It ends here.
+    pub(crate) is_whole: bool,
+}
+
+/// Whether this is so of anything that a server would replay of a segment, or of the beginning of one, that has so many
+/// bytes. It replays what follows without a gap: after that there may be remains of another segment.
+pub(crate) fn any(
+    reader: &mut SegmentReader<'_>,
+    (header, len): (&SegmentHeader, usize),
+    mut is_it: impl FnMut(Replayed) -> bool,
+) -> bool {
+    let mut layout = RecordLayout::default();
+    let (mut last, mut is_begun) = (None, false);
+    let goes_on = header.version.overwrite_contrecord;
+    while let Some(event) = reader.next_event(&mut layout) {
+        let reaches_end = reader.next_offset() == len;
+        let mut end = reader.next_offset();
+        let (is_change, is_whole) = match event {
+            Event::Record { lsn } => {
+                let prev = layout.header.prev;
+                if last.replace(lsn).is_some_and(|last| last.0 != prev) {
+                    return false;
+                }
+                if is_switch(&layout.header) {
+                    end = len;
+                }
+                let is_change = !matches!(layout.header.rmid, rmgr_id::XLOG | rmgr_id::STANDBY);
+                (is_change, true)
+            }
+            // Only with its other part, in another segment.
+            Event::Lead { whole } => (whole || reaches_end, whole),
+            Event::Tail { .. } => (reaches_end, false),
+            // After a crash, a server goes on behind a record that it has not finished.
+            Event::RunStart { state, .. } if is_begun && state.flags & goes_on == 0 => {
+                return false;
+            }
+            Event::Other { .. } => return false,
+            Event::RunStart { .. } | Event::RunEnd { .. } => {
+                is_begun = true;
+                continue;
+            }
+        };
+        let replayed = Replayed {
+            end,
+            is_change,
+            is_whole,
+        };
+        if is_it(replayed) {
+            return true;
+        }
+    }
+    false
+}
