@@ -170,15 +170,17 @@ fn find(said: &str, record: &BackupRecord, present: &BTreeSet<u32>) -> Result<u3
         let is_named = is_called(database) && !database.name_unknown;
         is_named || Some(database.oid) == oid
     };
-    // A number may be the name of one of which that is not known.
-    let may_be_meant =
-        |database: &&DatabaseRecord| is_meant(database) || oid.is_some() && is_called(database);
-    let called = record.databases.iter().filter(may_be_meant);
+    let called = record.databases.iter().filter(is_meant);
     let (dropped, called): (Vec<_>, Vec<_>) = called.partition(|database| database.dropped);
     let mut meant: BTreeSet<u32> = called.iter().map(|database| database.oid).collect();
     // Files of a database that the backup does not name are of one that was not finished, or is gone.
     let may_be_unnamed = record.databases.is_empty();
     meant.extend(oid.filter(|oid| may_be_unnamed && present.contains(oid)));
+    if oid.is_some_and(|oid| meant.contains(&oid)) {
+        // The number may be a name, too, of a database whose name is not known.
+        let there = record.databases.iter().filter(|of| !of.dropped);
+        meant.extend(there.filter(|of| is_called(of)).map(|of| of.oid));
+    }
     let mut meant_oids = meant.iter();
     match (meant_oids.next(), meant_oids.next()) {
         (Some(&oid), None) => Ok(oid),
@@ -467,6 +469,9 @@ mod tests {
         numbered.databases[4].name_unknown = true;
         let refusal = choose("16384", &numbered).expect_err("two").to_string();
         assert!(refusal.ends_with("say oid:16384 or oid:16385"), "{refusal}");
+        // Nothing has this OID: it is a name that is not known.
+        numbered.databases[4].name = "99999".to_owned();
+        assert!(choose("99999", &numbered).is_err());
         // A name that is known is no other database's.
         record.databases[4].name = "known".to_owned();
         let chosen = choose("known", &record).expect("a database");
