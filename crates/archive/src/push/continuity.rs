@@ -44,13 +44,8 @@ pub(crate) async fn check(
         return Ok(());
     };
     let pushed = Pushed {
-        part,
-        segment,
         name: name.to_string(),
-        size: header.segment_size,
-        file,
-        path,
-        packs: OnceCell::new(),
+        ..Pushed::whole(part, (segment, &header), (file, path))
     };
     let history = pushed.own_history(header.timeline).await?;
     let forks = try_join(
@@ -83,15 +78,7 @@ pub(crate) async fn check_history(
     let Ok(header) = SegmentHeader::read(file.beginning()) else {
         return Ok(());
     };
-    let pushed = Pushed {
-        part,
-        segment,
-        name: segment.to_string(),
-        size: header.segment_size,
-        file: &file,
-        path: &path,
-        packs: OnceCell::new(),
-    };
+    let pushed = Pushed::whole(part, (segment, &header), (&file, &path));
     let checks = try_join(
         pushed.check_parents(Some(history)),
         pushed.check_own_before(history),
@@ -134,7 +121,24 @@ struct Pushed<'a> {
     packs: OnceCell<Vec<WalPack>>,
 }
 
-impl Pushed<'_> {
+impl<'a> Pushed<'a> {
+    /// A segment under its own name.
+    fn whole(
+        part: &'a Repository,
+        (segment, header): (SegmentName, &SegmentHeader),
+        (file, path): (&'a StableFile, &'a Path),
+    ) -> Pushed<'a> {
+        Pushed {
+            part,
+            segment,
+            name: segment.to_string(),
+            size: header.segment_size,
+            file,
+            path,
+            packs: OnceCell::new(),
+        }
+    }
+
     /// The history of its timeline: the one beside it. Where there is none, that of the archive for a segment which says that
     /// its timeline begins in it: its first page is of another one.
     async fn own_history(

@@ -78,7 +78,8 @@ pub struct RestoreArgs {
     #[arg(long, requires = "delta")]
     force: bool,
 
-    /// Restore this database, by name or OID, and PostgreSQL's own (template0, template1, postgres):
+    /// Restore this database, and PostgreSQL's own (template0, template1, postgres). NAME is its name when the backup
+    /// ended, or its OID (oid:N where a name is a number):
     /// the tables of others are empty files, and those databases have to be dropped. Until they are
     /// dropped, a connection to one of them crashes the server: keep monitoring and applications out. Repeatable
     #[arg(long, value_name = "NAME")]
