@@ -3743,6 +3743,12 @@ def safe_path(path):
     return path
 
 
+def description_is_as_written(text):
+    """Whether a backup.json matches the hash with which it ends, if it ends with one."""
+    before, key, after = text.rpartition(b',\n  "blake3": "')
+    return not key or after == blake3(before).hex().encode() + b'"\n}\n'
+
+
 class Backup:
     """A backup as its backup.json describes it."""
 
@@ -3755,7 +3761,9 @@ class Backup:
         need(LABEL.match(label), f"{label} is no label of a backup")
         need(label in repository.labels(), f"the backup {label} is not in the repository"
              + (f", and {needed_by} needs it" if needed_by else ""))
-        self.json = d = parse_json(repository.read(what, MAX_BACKUP_JSON_BYTES), what)
+        text = repository.read(what, MAX_BACKUP_JSON_BYTES)
+        need(description_is_as_written(text), f"{what} does not match its hash")
+        self.json = d = parse_json(text, what)
         self.format = field(d, "format", int, what)
         need(1 <= self.format <= 5, f"{what} has the format {self.format}, which this decoder does not know")
         need(field(d, "label", str, what) == label, f"{what} is of another backup")

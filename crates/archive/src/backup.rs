@@ -41,6 +41,7 @@ use crate::backup::listed::Before;
 use crate::backup::required_wal::required_wal;
 use crate::backup::source_server::{Acknowledgement, Server};
 use crate::backup::stored::Stored;
+use crate::backups::backup_json;
 use crate::backups::backup_record::{BackupRecord, DatabaseRecord, Moment, ObjectRecord};
 use crate::backups::backup_stream;
 use crate::backups::chunks::kept::{How, Kept};
@@ -218,9 +219,7 @@ async fn take(
             .check_still_there(repository, &record.references)
             .await?;
     }
-    let mut json = serde_json::to_vec_pretty(&record)
-        .map_err(|error| ArchiveError::Internal(error.to_string()))?;
-    json.push(b'\n');
+    let json = backup_json::write(&record)?;
     if let Some(pin) = &options.pin {
         writer.pin(pin).await?;
     }

@@ -188,7 +188,8 @@ mod tests {
             tablespace,
             row_version: "700".to_owned(),
             is_invalid,
-            next_writer: 0,
+            xmax: None,
+            next_writers: BTreeSet::new(),
         }
     }
 

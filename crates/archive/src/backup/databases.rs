@@ -12,7 +12,7 @@ use std::time::Duration;
 use walzip_pgformat::wal::DatabaseDirectory;
 
 pub(crate) use self::server_lists::{Database, Origin, list, names};
-use self::server_lists::{locked, oldest_running};
+use self::server_lists::{ask_next_writers, locked, oldest_running};
 use crate::backups::backup_record::DatabaseRecord;
 use crate::error::ArchiveError;
 use crate::server::replication::{Connection, ServerError};
@@ -62,7 +62,8 @@ impl Databases {
         // listed after that is what the WAL has come to.
         let locked = locked(sql).await?;
         let oldest_running = oldest_running(sql).await?;
-        let after = list(sql).await?;
+        let mut after = list(sql).await?;
+        ask_next_writers(sql, &mut after).await?;
         let is_moved = |(oid, before): &(&u32, &Database)| {
             let after = after.get(oid);
             after.is_some_and(|after| after.tablespace != before.tablespace)
@@ -135,8 +136,8 @@ impl Databases {
     /// Whether a transaction that ran when the list of after was made may have written the row once more.
     fn is_being_written(&self, after: &Database) -> bool {
         // Numbers go round: of two, the later one is that which is less than half of all after the other.
-        let is_ended = (after.next_writer.wrapping_sub(self.oldest_running) as i32) < 0;
-        after.next_writer != 0 && !is_ended
+        let is_ended = |writer: &u32| (writer.wrapping_sub(self.oldest_running) as i32) < 0;
+        !after.next_writers.iter().all(is_ended)
     }
 
     /// Whether all lists have the same name of it. A row is written again where rights are granted, too.
@@ -272,7 +273,8 @@ impl Databases {
                         tablespace: 1663,
                         row_version: row_version.to_owned(),
                         is_invalid: false,
-                        next_writer: 0,
+                        xmax: None,
+                        next_writers: BTreeSet::new(),
                     };
                     (oid, database)
                 })
@@ -528,20 +530,22 @@ mod tests {
     fn a_name_is_unknown_where_a_transaction_that_runs_has_written_it() {
         let mut databases = Databases::of(&[SHOP], &[SHOP]);
         databases.oldest_running = u32::MAX - 1;
-        let next_writer = |mut databases: Databases, xid| {
+        let written_by = |mut databases: Databases, writers: &[u32]| {
             let after = databases.after.get_mut(&16400).expect("there");
-            after.next_writer = xid;
+            after.next_writers = writers.iter().copied().collect();
             let records = databases.unchanged();
             assert_eq!(records, databases.records(&SeenInWal::default()));
             records[0].name_unknown
         };
-        assert!(next_writer(databases.clone(), u32::MAX - 1));
+        assert!(written_by(databases.clone(), &[u32::MAX - 1]));
         // A subtransaction, or one that has begun since: the numbers have gone round.
-        assert!(next_writer(databases.clone(), u32::MAX));
-        assert!(next_writer(databases.clone(), 3));
+        assert!(written_by(databases.clone(), &[u32::MAX]));
+        assert!(written_by(databases.clone(), &[3]));
         // It was aborted.
-        assert!(!next_writer(databases.clone(), u32::MAX - 2));
-        assert!(!next_writer(databases, 0));
+        assert!(!written_by(databases.clone(), &[u32::MAX - 2]));
+        // A multixact of one that was aborted, and one that runs.
+        assert!(written_by(databases.clone(), &[u32::MAX - 3, u32::MAX]));
+        assert!(!written_by(databases, &[]));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, BackupType, ClusterIdentity, Repository};
 
+use crate::backups::backup_json;
 use crate::backups::unlogged::UnloggedRelation;
 use crate::error::ArchiveError;
 use crate::read_each::read_each;
@@ -358,6 +359,11 @@ impl BackupRecord {
         }
         let json = repository.read_backup_json(label).await?;
         let damaged = |reason: String| damaged(label, reason);
+        if !backup_json::is_as_written(&json) {
+            return Err(damaged(
+                "its description does not match its hash".to_owned(),
+            ));
+        }
         let Format { format } =
             serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
         if !(FORMAT_OF_ARCHIVES..=FORMAT).contains(&format) {
@@ -501,8 +507,15 @@ mod tests {
         let backups = examples().filter(|example| example.contains("\"label\""));
         let formats = backups.map(|example| {
             let record: BackupRecord = serde_json::from_str(example).expect(example);
-            let said: serde_json::Value = serde_json::from_str(example).expect("JSON");
+            let mut said: serde_json::Value = serde_json::from_str(example).expect("JSON");
+            let hash = said.as_object_mut().and_then(|said| said.remove("blake3"));
             assert_eq!(serde_json::to_value(&record).expect("JSON"), said);
+            assert!(backup_json::is_as_written(example.as_bytes()));
+            let changed = example.replacen("16384", "16385", 1);
+            assert_eq!(
+                backup_json::is_as_written(changed.as_bytes()),
+                hash.is_none()
+            );
             assert_eq!(record.contradiction(), None);
             record.format
         });

@@ -235,7 +235,7 @@ impl fmt::Display for WalReason {
             WalReason::MayBeNeeded => {
                 "may be needed by a backup that runs, cannot be read, or was given up (--unfinished-age)"
             },
-            WalReason::NotFulfilled => "the retention is not fulfilled yet",
+            WalReason::NotFulfilled => "fewer backups than the retention asks for, or only one full one",
             WalReason::NoBackup => "no complete backup leads to where the cluster is now",
             WalReason::NotNamed => "only named backups are removed",
             WalReason::Foreign => "not named like WAL",

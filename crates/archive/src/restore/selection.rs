@@ -232,12 +232,6 @@ fn not_found(
             oids.join(", ")
         );
     }
-    if is_dropped {
-        return format!(
-            "backup {label} has no database {said}: it was dropped while the backup ran. An earlier backup may \
-             have it"
-        );
-    }
     let there = || record.databases.iter().filter(|of| !of.dropped);
     let named = there().filter(|database| !database.name_unknown);
     let names: Vec<String> = named.map(|of| of.name.escape_debug().to_string()).collect();
@@ -253,10 +247,27 @@ fn not_found(
         .unwrap_or(said)
         .parse::<u32>()
         .is_ok();
+    if is_dropped && (unknown.is_empty() || is_oid) {
+        return format!(
+            "backup {label} has no database {said}: it was dropped while the backup ran. An earlier backup may \
+             have it, for a target before the drop: a replay beyond that drops it again"
+        );
+    }
+    if is_dropped {
+        return format!(
+            "backup {label} may have a database {said}: one of that name was dropped while the backup ran, and others were \
+             altered around its end, so that it does not know what they were called then. Name one of those by its OID: {}. An \
+             earlier backup may have the one that was dropped, for a target before the drop",
+            unknown.join(" or ")
+        );
+    }
     if unknown.is_empty() || is_oid {
         let all = [names, unknown.join(", ")].join(", ");
         let all = all.trim_end_matches(", ");
-        return format!("backup {label} has no database {said}. It has {all}");
+        return format!(
+            "backup {label} has no database {said}. It has {all}. One that was made later comes with the replay, \
+             whichever is restored, unless it is a copy of one that is left out"
+        );
     }
     format!(
         "backup {label} may have a database {said}: some were altered around its end, so that it does not know what \
@@ -388,7 +399,7 @@ mod tests {
     fn names_what_there_is_where_a_database_is_not_known() {
         let refusal = |asked, names: &[_]| choose(asked, names).expect_err(asked).to_string();
         let unknown = refusal("sop", &NAMES);
-        assert!(unknown.ends_with("It has template1, template0, postgres, shop, 16384, new"));
+        assert!(unknown.contains("It has template1, template0, postgres, shop, 16384, new. "));
         let ambiguous = refusal("16384", &NAMES);
         assert!(
             ambiguous.contains("the OIDs 16384 and 16385"),
@@ -526,7 +537,17 @@ mod tests {
             );
         }
         let unknown = choose("sop", &record).expect_err("unknown").to_string();
-        assert!(unknown.ends_with("It has template1, template0, postgres, 16384, new"));
+        assert!(unknown.contains("It has template1, template0, postgres, 16384, new. "));
+        // Another one may be called so now.
+        let mut renamed = record.clone();
+        renamed.databases[5].name_unknown = true;
+        let refusal = choose("shop", &renamed)
+            .expect_err("a question")
+            .to_string();
+        assert!(
+            refusal.contains(r#"by its OID: oid:16387 (seen as "new"). An earlier"#),
+            "{refusal}"
+        );
         // Its files are there, and are left empty.
         let chosen = choose("16385", &record).expect("a database");
         let left_out = chosen.left_out(&record, &manifest);

@@ -153,6 +153,18 @@ fn tablespace(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
+/// Where tablespaces go. One that is named twice would go to the last place without a word.
+fn tablespace_map(said: Vec<(String, PathBuf)>) -> Result<BTreeMap<String, PathBuf>, CommandError> {
+    let mut map = BTreeMap::new();
+    for (old, new) in said {
+        let named = format!("--tablespace-mapping names {old} twice");
+        if map.insert(old, new).is_some() {
+            return Err(CommandError::new(Kind::OptionInvalid, named));
+        }
+    }
+    Ok(map)
+}
+
 impl TargetArgs {
     fn recovery(&self, standby: bool) -> Result<Recovery, CommandError> {
         let target = if let Some(time) = &self.target_time {
@@ -192,7 +204,7 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
         recovery: args.target.recovery(args.standby)?,
         standby: args.standby,
         restore_command: restore_command(&location, args.standby)?,
-        tablespace_map: BTreeMap::from_iter(args.tablespace_mapping),
+        tablespace_map: tablespace_map(args.tablespace_mapping)?,
         archive_mode: args.archive_mode,
         delta: args.delta.then(|| DeltaOptions {
             force: args.force,
@@ -525,6 +537,14 @@ mod tests {
         for wrong in ["16400", "=/new", "/old=new"] {
             assert!(tablespace(wrong).is_err(), "{wrong}");
         }
+        let said = |olds: &[&str]| {
+            let said = olds
+                .iter()
+                .map(|old| ((*old).to_owned(), PathBuf::from("/new")));
+            tablespace_map(said.collect())
+        };
+        assert_eq!(said(&["16400", "fast"]).map(|map| map.len()).ok(), Some(2));
+        assert!(said(&["16400", "fast", "16400"]).is_err());
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::backup::source_server::Server;
 use crate::server::replication::{Connection, ServerError};
 
+/// `ERRCODE_INTERNAL_ERROR`.
+const INTERNAL_ERROR: &str = "XX000";
+
 /// A database of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Database {
@@ -15,9 +18,12 @@ pub(crate) struct Database {
     pub(crate) row_version: String,
     /// Whether a `DROP DATABASE` has begun to remove it, and was interrupted.
     pub(crate) is_invalid: bool,
-    /// The transaction that has written a next version of the row, or has locked it; nobody sees what it has written as
-    /// long as it runs, or if it was aborted.
-    pub(crate) next_writer: u32,
+    /// `xmax` of the row, if any: the transaction that has written a next version of it, or has locked it, or the
+    /// multixact of several that have.
+    pub(crate) xmax: Option<u32>,
+    /// The transactions that may have written a next version, as far as they were asked for. Nobody sees what one has
+    /// written as long as it runs, or if it was aborted.
+    pub(crate) next_writers: BTreeSet<u32>,
 }
 
 /// The databases of the server, now, by their OIDs.
@@ -34,12 +40,53 @@ pub(crate) async fn list(sql: &mut Connection) -> Result<BTreeMap<u32, Database>
             tablespace,
             row_version: row.get(3)?.clone()?,
             is_invalid: row.get(4)?.as_deref()? == "t",
-            next_writer: row.get(5)?.as_deref()?.parse().ok()?,
+            xmax: row
+                .get(5)?
+                .as_deref()?
+                .parse()
+                .ok()
+                .filter(|&xmax| xmax != 0),
+            next_writers: BTreeSet::new(),
         };
         Some((oid, database))
     };
     let databases: Option<BTreeMap<u32, Database>> = rows.iter().map(read).collect();
     databases.ok_or_else(|| ServerError::Protocol(format!("the databases are {rows:?}")))
+}
+
+/// Asks who may have written next versions of the rows.
+///
+/// A row does not tell whether its `xmax` is the number of a transaction or that of a multixact: both are counted from 3
+/// and 1 on. A transaction that has locked the row, and writes it in a subtransaction (a savepoint), makes a multixact of
+/// the two. So it is looked up as one as well.
+pub(super) async fn ask_next_writers(
+    sql: &mut Connection,
+    databases: &mut BTreeMap<u32, Database>,
+) -> Result<(), ServerError> {
+    for database in databases.values_mut() {
+        let Some(xmax) = database.xmax else {
+            continue;
+        };
+        database.next_writers = members(sql, xmax).await?;
+        database.next_writers.insert(xmax);
+    }
+    Ok(())
+}
+
+/// The transactions of a multixact; none where there is none of this number.
+async fn members(sql: &mut Connection, multixact: u32) -> Result<BTreeSet<u32>, ServerError> {
+    let query = format!("SELECT xid FROM pg_get_multixact_members('{multixact}')");
+    let rows = match sql.query(&query).await {
+        // "has not been created yet", "does no longer exist" (`GetMultiXactIdMembers`, access/transam/multixact.c,
+        // 13 to 18).
+        Err(ServerError::Sql(error)) if error.sqlstate == INTERNAL_ERROR => {
+            return Ok(BTreeSet::new());
+        }
+        rows => rows?,
+    };
+    let read = |row: &Vec<Option<String>>| row.first()?.as_deref()?.parse().ok();
+    let members: Option<BTreeSet<u32>> = rows.iter().map(read).collect();
+    members.ok_or_else(|| ServerError::Protocol(format!("the members of {multixact} are {rows:?}")))
 }
 
 /// Databases that a session, or a standby's replay, has locked for itself: whoever drops one holds the lock until the

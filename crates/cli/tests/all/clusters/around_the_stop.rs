@@ -209,11 +209,10 @@ fn what_is_made_after_the_end_is_not_in_the_backup() {
     let restored = Server::on(&site, "restored");
     let told = said(&restore_of(&restored, "unknown"));
     let names = told.split_once("It has ").expect("names").1;
-    let names = names.split(" [").next().expect("a list").split(", ");
+    let names = names.split(". ").next().expect("a list").split(", ");
     let made = names.filter(|name| name.starts_with("made")).last();
     // Where none was made in time, there is nothing to see.
     if let Some(last) = made {
-        let last = last.trim_end_matches('.');
         let told = said(&restore_of(&restored, last));
         let why = format!("\"{last}\" was made as a copy of \"shop\"");
         assert!(told.contains(&why), "{told}");

@@ -82,6 +82,14 @@ fn names_that_are_swapped_by_a_commit_that_still_waits_are_not_known() {
     names_that_were_swapped_are_not_known(&swap, false);
 }
 
+/// The rows name a multixact, of which the number looks like that of an old transaction.
+#[test]
+fn names_of_locked_rows_that_are_swapped_by_a_commit_that_still_waits_are_not_known() {
+    let lock = "SELECT 1 FROM pg_database WHERE datname IN ('shop', 'next') FOR UPDATE";
+    let swap = format!("BEGIN; {lock}; SAVEPOINT names; {SWAP}; RELEASE names; COMMIT");
+    names_that_were_swapped_are_not_known(&swap, false);
+}
+
 fn names_that_were_swapped_are_not_known(swap: &str, ends_after: bool) {
     let Some(site) = Site::new(15) else { return };
     let primary = primary(&site, &["autovacuum=off"]);
