@@ -41,7 +41,7 @@ use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::packs::is_damage;
 use crate::push::archive_status::ArchiveStatus;
-use crate::push::comparing::{compare, compare_with};
+use crate::push::comparing::{compare, compare_with, has_copy_beside};
 use crate::spool::FileFacts;
 use crate::wal::content;
 
@@ -80,7 +80,7 @@ impl Default for PushOptions {
 pub enum PushOutcome {
     /// The file is in the archive now.
     Stored,
-    /// The identical file was in the archive already.
+    /// The identical file was in the archive already, or one with all that a server would replay of it.
     AlreadyStored,
 }
 
@@ -245,6 +245,13 @@ impl WalFile {
         }
         let stored_bytes = match compare(part, &name, &self.file).await {
             Ok(stored_bytes) => stored_bytes,
+            Err(ArchiveError::Duplicate { .. }) if self.is_copied_beside().await? => {
+                tracing::warn!(
+                    "{name} in the archive is that of another server, and stays: the first segment of the timeline that \
+                     left it here has all of this one"
+                );
+                return Ok(pushed(PushOutcome::AlreadyStored, object_len));
+            }
             Err(error) => {
                 let put = (&*name, object);
                 if put_again::store(part, put, (&self.file, &packs), error).await? {
@@ -264,6 +271,16 @@ impl WalFile {
             })?;
         }
         Ok(pushed(PushOutcome::AlreadyStored, stored_bytes))
+    }
+
+    /// Whether it is a partial segment that nobody needs beside the segments in its directory.
+    async fn is_copied_beside(&self) -> Result<bool, ArchiveError> {
+        match (self.name, self.file.opened()) {
+            (WalFileName::Partial(_), Some(_)) => {
+                has_copy_beside(&self.name.to_string(), &self.file).await
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Fails unless what has its name already is the same.
@@ -412,10 +429,10 @@ pub async fn check_own(repository: &Repository, data_directory: &Path) -> Result
         return Ok(());
     };
     let checked = match stored {
-        Some(stored) => match file.file.is_in(&first, stored).await {
-            Ok(false) => Err(ArchiveError::Duplicate { name: first }),
-            other => other.map(|_| ()),
-        },
+        Some(stored) => {
+            let compared = compare_with(&part, stored, &first, &file.file).await;
+            compared.map(|_| ())
+        }
         None => continuity::check(&part, (&file.name, &file.file), &path, false).await,
     };
     match checked {
@@ -475,7 +492,10 @@ async fn archive_history(
     let file = WalFile::open(&path).await?;
     let name = file.name.to_string();
     let compared = match part.get_wal(&name).await {
-        Ok(Some(object)) => Some(compare_with(StoredWal::Single(object), &name, &file.file).await),
+        Ok(Some(object)) => {
+            let stored = StoredWal::Single(object);
+            Some(compare_with(part, stored, &name, &file.file).await)
+        }
         Ok(None) => None,
         Err(error) => Some(Err(error.into())),
     };

@@ -201,8 +201,9 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::ArchiveDuplicate,
             Some(
                 "Do two servers archive into this repository? Nothing was changed; \
-                 \"walzip archive-get\" shows what the archive has. If that was pushed by hand before it \
-                 was finished, docs/errors.md says under 45 how to make room for the whole.",
+                 \"walzip archive-get\" shows what the archive has. If it is another server's, as after a promotion, \
+                 \"walzip timeline set-aside\" puts it away. If it was pushed by hand before it was finished, make room for \
+                 the whole. docs/errors.md says under 45 how.",
             ),
         ),
         ArchiveError::NotContinued { .. } => (

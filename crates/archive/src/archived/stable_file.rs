@@ -66,6 +66,11 @@ impl StableFile {
         }
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Its bytes, of which a segment has 1 GiB at most.
     pub(crate) fn len(&self) -> usize {
         self.len as usize

@@ -315,10 +315,11 @@ impl Whole {
 
     /// Refuses what the index says something else of.
     fn finish(self, pack: &PackName, member: &Member) -> Result<Decoded, ArchiveError> {
-        let found = self
-            .content
-            .map(|content| SegmentTimes::of(&content).in_brief());
-        if found.is_some() && found != member.times {
+        let is_wrong = self.content.is_some_and(|content| {
+            let mut read = [SegmentTimes::of, SegmentTimes::with_remains].into_iter();
+            !read.any(|read| Some(read(&content).in_brief()) == member.times)
+        });
+        if is_wrong {
             return Err(wrong(
                 pack,
                 member,

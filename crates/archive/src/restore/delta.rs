@@ -9,8 +9,6 @@
 mod cleaning;
 mod left_behind;
 mod local_segment;
-#[cfg(test)]
-mod testing;
 mod unarchived;
 mod wal_files;
 

@@ -148,8 +148,9 @@ fn refuse_only_copy(
         if leaves_within && !has_expired && !timelines.known().any(|other| has_copy(&other)) {
             return Err(ArchiveError::Request(format!(
                 "timeline {child} left timeline {parent} at {switch}, in {}, and has not archived its own {own} yet: what \
-                 comes before that position is nowhere else. Let the server of timeline {child} archive it (walzip check \
-                 there), and repeat this, or begin with the segment after it",
+                 comes before that position is nowhere else. If timeline {child} was given up, set that aside first (walzip \
+                 timeline set-aside {child}). Otherwise let its server archive {own} (walzip check there, or walzip \
+                 archive-push pg_wal/{own}), and repeat this, or begin with the segment after it",
                 part.from
             )));
         }

@@ -28,8 +28,19 @@ pub(crate) struct SegmentTimes {
 }
 
 impl SegmentTimes {
-    /// Reads a segment. What is no WAL has no records.
+    /// Reads what a server would replay of a segment. What is no WAL has no records.
     pub(crate) fn of(segment: &[u8]) -> SegmentTimes {
+        SegmentTimes::read_while(segment, |last, prev| last.is_none_or(|last| last.0 == prev))
+    }
+
+    /// Reads all records of a segment, also those that the file had before it got its name, after the last one. The indexes
+    /// of packs were made so up to 2026-11-30.
+    pub(crate) fn with_remains(segment: &[u8]) -> SegmentTimes {
+        SegmentTimes::read_while(segment, |_, _| true)
+    }
+
+    /// Reads records as long as one follows the last one: it has the position of that.
+    fn read_while(segment: &[u8], follows: impl Fn(Option<Lsn>, u64) -> bool) -> SegmentTimes {
         let mut times = SegmentTimes::default();
         let Ok(mut reader) = SegmentReader::new(segment) else {
             return times;
@@ -38,6 +49,9 @@ impl SegmentTimes {
         let mut layout = RecordLayout::default();
         while let Some(event) = reader.next_event(&mut layout) {
             if let Event::Record { lsn } = event {
+                if !follows(times.last_record, layout.header.prev) {
+                    break;
+                }
                 times.last_record = Some(lsn);
                 if let Some(record) = TimedRecord::read(reader.bytes(), &layout, major) {
                     times.timed.push(Timed { lsn, record });
@@ -187,4 +201,24 @@ pub(crate) fn last_record(segment: &[u8], before: Lsn) -> Option<Lsn> {
         }
     }
     last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wal::testing::{Record, segment};
+
+    #[test]
+    fn what_the_file_had_before_it_got_its_name_is_no_record() {
+        let rows = |lengths: &[usize]| {
+            let rows: Vec<Record> = lengths.iter().map(|&len| Record::row(len, 1)).collect();
+            segment(1, &rows)
+        };
+        let (own, remains) = (rows(&[100, 60]), rows(&[60, 60, 40, 60]));
+        let left = [&own[..208], &remains[208..]].concat();
+        let last = |times: SegmentTimes| times.last_record.map(|lsn| lsn.0 - (1 << 20));
+        assert_eq!(last(SegmentTimes::of(&left)), Some(144));
+        assert_eq!(last(SegmentTimes::with_remains(&left)), Some(208));
+        assert_eq!(last(SegmentTimes::of(&remains)), Some(208));
+    }
 }

@@ -173,7 +173,7 @@ impl Write for Comparison<'_> {
 mod tests {
     use super::*;
 
-    use crate::restore::delta::testing::{self, CLUSTER, Record, SIZE};
+    use crate::wal::testing::{self, CLUSTER, Record, SIZE};
 
     const NAME: &str = "000000010000000000000001";
 

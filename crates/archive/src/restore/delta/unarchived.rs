@@ -393,7 +393,7 @@ mod tests {
     use walzip_repo::testing::memory_store;
 
     use super::*;
-    use crate::restore::delta::testing::{CLUSTER, Record, segment};
+    use crate::wal::testing::{CLUSTER, Record, segment};
 
     /// The number of the segment in which timeline 1 was left.
     const FORK: u64 = 0xD;

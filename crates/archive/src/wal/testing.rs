@@ -4,14 +4,14 @@ use walzip_pgformat::wal::{LONG_HEADER, PageHeader, RECORD_HEADER_LEN, RecordHea
 use walzip_pgformat::{PAGE_SIZE, rmgr_id};
 use walzip_repo::ClusterIdentity;
 
-pub(super) const CLUSTER: ClusterIdentity = ClusterIdentity {
+pub(crate) const CLUSTER: ClusterIdentity = ClusterIdentity {
     system_id: 7,
     major: 15,
 };
-pub(super) const SIZE: usize = 1 << 20;
+pub(crate) const SIZE: usize = 1 << 20;
 
 /// A record: whose, what, how long, and what its data are filled with.
-pub(super) struct Record {
+pub(crate) struct Record {
     rmid: u8,
     info: u8,
     len: usize,
@@ -20,7 +20,7 @@ pub(super) struct Record {
 
 impl Record {
     /// Of a table.
-    pub(super) fn row(len: usize, fill: u8) -> Record {
+    pub(crate) fn row(len: usize, fill: u8) -> Record {
         Record {
             rmid: rmgr_id::HEAP,
             info: 0,
@@ -29,7 +29,7 @@ impl Record {
         }
     }
 
-    pub(super) fn checkpoint(len: usize) -> Record {
+    pub(crate) fn checkpoint(len: usize) -> Record {
         Record {
             rmid: rmgr_id::XLOG,
             info: 0,
@@ -39,7 +39,7 @@ impl Record {
     }
 
     /// The last one of a segment.
-    pub(super) fn switch() -> Record {
+    pub(crate) fn switch() -> Record {
         Record {
             rmid: rmgr_id::XLOG,
             info: 0x40,
@@ -66,7 +66,7 @@ impl Record {
 }
 
 /// A segment of timeline 1 with one page of records. The rest is zeros.
-pub(super) fn segment(number: u64, records: &[Record]) -> Vec<u8> {
+pub(crate) fn segment(number: u64, records: &[Record]) -> Vec<u8> {
     let start = number * SIZE as u64;
     let header = PageHeader {
         magic: 0xD110,
