@@ -55,6 +55,7 @@ mod small_disk;
 mod standby;
 mod stores;
 mod strays;
+mod switchovers;
 mod target_times;
 mod told_indexes;
 mod tree;
