@@ -95,7 +95,7 @@ pub fn account_chunk(
         extents,
         bytes,
         ChunkPages::default(),
-        level_policy::chunk_choices(level),
+        level_policy::choices(level),
         &mut KnownRelations::default(),
     ) {
         Some(streams) => account_of(&streams, level),
@@ -110,7 +110,7 @@ pub fn account_differences(
     base: &[u8],
     level: Level,
 ) -> Result<Vec<KindAccount>, EncodeError> {
-    match differences::encode(extents, bytes, base, level_policy::chunk_choices(level)) {
+    match differences::encode(extents, bytes, base, level_policy::choices(level)) {
         Some(streams) => account_of(&streams, level),
         None => Ok(Vec::new()),
     }

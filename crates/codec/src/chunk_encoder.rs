@@ -124,7 +124,7 @@ fn with_model(
         Some(_) => MemberKind::IndexPages,
         None => MemberKind::Pages,
     };
-    let choices = level_policy::chunk_choices(level);
+    let choices = level_policy::choices(level);
     let Some(streams) = encode(extents, bytes, model_of(entries), choices, known) else {
         return Ok(None);
     };

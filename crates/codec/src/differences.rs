@@ -56,7 +56,7 @@ fn told_from(
     (level, proves): (Level, bool),
 ) -> Result<Option<Vec<u8>>, EncodeError> {
     let len = bytes.len();
-    let choices = level_policy::chunk_choices(level);
+    let choices = level_policy::choices(level);
     let Some(streams) = encode(extents, bytes, base, choices) else {
         return Ok(None);
     };

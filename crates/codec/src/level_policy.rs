@@ -18,18 +18,8 @@ pub fn kind_alone(level: Level) -> MemberKind {
     }
 }
 
-/// How each level chooses for a segment.
+/// How each level chooses.
 pub fn choices(level: Level) -> Choices {
-    let choices = chunk_choices(level);
-    Choices {
-        without: choices.without.with(OptionalModel::ValueForms),
-        ..choices
-    }
-}
-
-/// How each level chooses for a chunk of relation files. Its columns are longer than those of a
-/// segment, and repay a closer look.
-pub fn chunk_choices(level: Level) -> Choices {
     Choices {
         care: match level.get() {
             1 => Care::Quick,

@@ -37,6 +37,11 @@ const QUICK_SAMPLE: usize = 512;
 /// Lengths of the value of a column that has no other, for which a dictionary is taken at once.
 const ONE_VALUE_LENS: RangeInclusive<usize> = 9..=VALUE_LEN_MAX;
 
+/// Columns of so many times the bytes on which compressors are tried are sampled.
+const SAMPLED_FROM: usize = 4;
+/// What the size of planes by themselves is taken times: zstd finds in values what their entropy does not tell.
+const APART_MORE: f64 = 1.4;
+
 /// What the size of a sample of integers is taken times: of few values it looks too small.
 const SAMPLED_MORE: f64 = 1.06;
 
@@ -190,11 +195,7 @@ impl Choice {
 
     /// The estimated size of varlenas, concatenated or by length, and their coding.
     fn of_varlena(values: &[&[u8]], choices: Choices) -> (f64, Choice) {
-        let trial_len = match choices.care {
-            Care::Quick => QUICK_TRIAL_LEN,
-            Care::Full => TRIAL_LEN,
-        };
-        let (concatenated, by_len, headers) = varlena_costs(values, trial_len);
+        let (concatenated, by_len, headers) = varlena_costs(values, choices.care);
         let mode = if by_len < concatenated {
             Mode::ByLen
         } else {
@@ -279,7 +280,11 @@ fn integers_cost(
 
 /// The estimated size of varlenas when concatenated, their size by length, and the headers of the
 /// lengths that get streams.
-fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
+fn varlena_costs(values: &[&[u8]], care: Care) -> (f64, f64, Vec<u8>) {
+    let trial_len = match care {
+        Care::Quick => QUICK_TRIAL_LEN,
+        Care::Full => TRIAL_LEN,
+    };
     let mut trial = Trial::new();
     let mut by_header: Vec<(u8, Vec<u8>)> = Vec::new();
     let mut others = Vec::new();
@@ -307,21 +312,13 @@ fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
     }
     let header_cost = trial.cost(&headers) as f64;
     let total: usize = values.iter().map(|value| value.len()).sum();
+    let is_sampled = care == Care::Full && total > SAMPLED_FROM * trial_len;
     let scale = total as f64 / seen.max(1) as f64;
     let concatenated = trial.cost(&concatenated) as f64;
     if by_header.len() > LENGTHS_MAX {
         return ((concatenated + header_cost) * scale, f64::MAX, Vec::new());
     }
-    let mut laid = vec![0; by_header.iter().map(|(_, rows)| rows.len()).sum()];
-    laid.extend_from_slice(&others);
-    let mut rest = laid.as_mut_slice();
-    for (header, rows) in &by_header {
-        let width = usize::from(header >> 1).saturating_sub(1).max(1);
-        let (part, remaining) = rest.split_at_mut(rows.len());
-        Layout::Planes.apply(rows, width, part);
-        rest = remaining;
-    }
-    let by_len = trial.cost(&laid) as f64;
+    let by_len = by_len_cost(&mut trial, (&by_header, &others), is_sampled);
     let found = by_header
         .iter()
         .map(|(header, _)| *header)
@@ -332,6 +329,45 @@ fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
         (by_len + header_cost) * scale,
         found,
     )
+}
+
+/// The estimated size of varlenas of some lengths, each in planes, and of those of other lengths. Planes that are tried as one
+/// share a table of symbols, which those of long streams do not. Those of a sample are estimated by themselves too.
+fn by_len_cost(
+    trial: &mut Trial,
+    (by_header, others): (&[(u8, Vec<u8>)], &[u8]),
+    is_sampled: bool,
+) -> f64 {
+    let mut laid = vec![0; by_header.iter().map(|(_, rows)| rows.len()).sum()];
+    let (mut rest, mut apart) = (laid.as_mut_slice(), 0.0);
+    for (header, rows) in by_header {
+        let width = usize::from(header >> 1).saturating_sub(1).max(1);
+        let (part, remaining) = rest.split_at_mut(rows.len());
+        Layout::Planes.apply(rows, width, part);
+        if is_sampled {
+            let planes = part.chunks(rows.len().div_ceil(width).max(1));
+            apart += planes.map(plane_cost).sum::<f64>();
+        }
+        rest = remaining;
+    }
+    let apart = match is_sampled {
+        true => (apart + trial.cost(others) as f64) * APART_MORE,
+        false => f64::MAX,
+    };
+    laid.extend_from_slice(others);
+    apart.min(trial.cost(&laid) as f64)
+}
+
+/// The entropy of a plane. That of a sample is too small by half a bit for each value that it has but one, over the
+/// natural logarithm of 2.
+fn plane_cost(plane: &[u8]) -> f64 {
+    let mut counts = [0u32; 256];
+    for &byte in plane {
+        counts[usize::from(byte)] += 1;
+    }
+    let values = counts.iter().filter(|&&count| count > 0).count();
+    let missed = values.saturating_sub(1) as f64 / (16.0 * std::f64::consts::LN_2);
+    (entropy_bytes(counts.into_iter()) + missed).min(plane.len() as f64)
 }
 
 #[cfg(test)]

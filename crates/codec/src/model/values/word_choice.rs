@@ -1,6 +1,8 @@
 //! Estimates whether texts take fewer bytes as words. Compares both codings on the second half of
 //! a sample, after they have seen the first half.
 
+use std::ops::Range;
+
 use super::words::{DigitRuns, Words};
 use crate::compressors::trial::Trial;
 use crate::streams::coder::{Coder, StreamId};
@@ -18,6 +20,10 @@ const SAMPLE_LEN_MAX: usize = 1 << 18;
 const SAMPLE_LEN_MIN: usize = 2048;
 /// Length of the first part of the sample, in bytes, which is estimated alone.
 const FIRST_LEN: usize = 2048;
+/// If words take this part of the sample, a longer one may tell more: of a large vocabulary, most words are new in a short one.
+const DOUBTFUL: Range<f64> = WORDS_PART..1.6;
+/// The longer sample has so many times the length.
+const LONGER: usize = 8;
 /// If words take more than this part there, the rest is not tried.
 const FIRST_PART: f64 = 2.0;
 
@@ -25,23 +31,33 @@ const FIRST_PART: f64 = 2.0;
 /// there are too few texts.
 pub fn part_of_plain<'a, T: Iterator<Item = &'a [u8]>>(texts: impl Fn() -> T) -> Option<f64> {
     let total: usize = texts().map(<[u8]>::len).sum();
-    let len = (total / PART_OF_MANY).clamp(SAMPLE_LEN, SAMPLE_LEN_MAX);
-    let mut seen = 0;
-    let is_within = |text: &&[u8]| {
-        seen += text.len();
-        seen <= len
-    };
-    let sample: Vec<&[u8]> = texts().take_while(is_within).collect();
     if total < SAMPLE_LEN_MIN {
         return None;
     }
+    let len = (total / PART_OF_MANY).clamp(SAMPLE_LEN, SAMPLE_LEN_MAX);
+    let sample_of = |len: usize| -> (Vec<&[u8]>, usize) {
+        let mut seen = 0;
+        let is_within = |text: &&[u8]| {
+            seen += text.len();
+            seen <= len
+        };
+        (texts().take_while(is_within).collect(), seen)
+    };
+    let (sample, seen) = sample_of(len);
     // Rejects most texts that are not words cheaply.
     let first = sample.len() * FIRST_LEN / seen.max(FIRST_LEN);
     let part = part_of_sample(&sample[..first]);
     if first == sample.len() || part.is_none_or(|part| part > FIRST_PART) {
         return part;
     }
-    part_of_sample(&sample)
+    let part = part_of_sample(&sample);
+    let longer = (len * LONGER).min(SAMPLE_LEN_MAX);
+    match part {
+        Some(part) if DOUBTFUL.contains(&part) && longer > len => {
+            part_of_sample(&sample_of(longer).0)
+        }
+        part => part,
+    }
 }
 
 fn part_of_sample(sample: &[&[u8]]) -> Option<f64> {
