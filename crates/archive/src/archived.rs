@@ -2,6 +2,7 @@
 
 pub(crate) mod archived_wal;
 pub(crate) mod branches;
+pub(crate) mod comparing;
 pub(crate) mod competing;
 pub(crate) mod difference;
 pub(crate) mod neighbours;

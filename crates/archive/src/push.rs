@@ -7,7 +7,6 @@
 
 pub mod ahead;
 pub(crate) mod archive_status;
-mod comparing;
 mod continuity;
 mod put_again;
 pub(crate) mod unfinished_segment;
@@ -29,6 +28,7 @@ use walzip_repo::{ClusterIdentity, PutOutcome, Repository};
 
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::branches::readable;
+use crate::archived::comparing::{compare, compare_with, has_copy_beside};
 use crate::archived::own_history;
 use crate::archived::settling;
 use crate::archived::stable_file::StableFile;
@@ -41,7 +41,6 @@ use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::packs::is_damage;
 use crate::push::archive_status::ArchiveStatus;
-use crate::push::comparing::{compare, compare_with, has_copy_beside};
 use crate::spool::FileFacts;
 use crate::wal::content;
 
@@ -245,7 +244,7 @@ impl WalFile {
         }
         let stored_bytes = match compare(part, &name, &self.file).await {
             Ok(stored_bytes) => stored_bytes,
-            Err(ArchiveError::Duplicate { .. }) if self.is_copied_beside().await? => {
+            Err(ArchiveError::Duplicate { .. }) if has_copy_beside(&name, &self.file).await? => {
                 tracing::warn!(
                     "{name} in the archive is that of another server, and stays: the first segment of the timeline that \
                      left it here has all of this one"
@@ -271,16 +270,6 @@ impl WalFile {
             })?;
         }
         Ok(pushed(PushOutcome::AlreadyStored, stored_bytes))
-    }
-
-    /// Whether it is a partial segment that nobody needs beside the segments in its directory.
-    async fn is_copied_beside(&self) -> Result<bool, ArchiveError> {
-        match (self.name, self.file.opened()) {
-            (WalFileName::Partial(_), Some(_)) => {
-                has_copy_beside(&self.name.to_string(), &self.file).await
-            }
-            _ => Ok(false),
-        }
     }
 
     /// Fails unless what has its name already is the same.

@@ -189,6 +189,7 @@ mod tests {
             row_version: "700".to_owned(),
             is_invalid,
             xmax: None,
+            may_be_multixact: false,
             next_writers: BTreeSet::new(),
         }
     }

@@ -274,6 +274,7 @@ impl Databases {
                         row_version: row_version.to_owned(),
                         is_invalid: false,
                         xmax: None,
+                        may_be_multixact: false,
                         next_writers: BTreeSet::new(),
                     };
                     (oid, database)

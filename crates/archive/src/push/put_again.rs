@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use walzip_repo::{PutOutcome, RepoError, Repository, WalPack};
 
+use crate::archived::comparing::is_broken;
 use crate::archived::stable_file::StableFile;
 use crate::error::ArchiveError;
 use crate::packs::{PackReader, is_damage};
-use crate::push::comparing::is_broken;
 
 /// Puts a segment beside the packs that have it, none of which can be decoded up to it, as `error` says. It has to be the one
 /// that was packed, as far as an index of these packs can be read. Says whether it was put; where another one has put it

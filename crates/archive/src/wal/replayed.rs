@@ -1,7 +1,9 @@
 //! What a server would replay of a segment.
 
-use walzip_pgformat::rmgr_id;
-use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader, is_switch};
+use walzip_pgformat::wal::{
+    Event, RECORD_HEADER_LEN, RecordHeader, RecordLayout, SegmentHeader, SegmentReader, is_switch,
+};
+use walzip_pgformat::{Lsn, rmgr_id};
 
 /// A record that a server would replay, or the part of it that is in the segment.
 #[derive(Clone, Copy, Debug)]
@@ -12,6 +14,15 @@ pub(crate) struct Replayed {
     pub(crate) is_change: bool,
     /// It ends here.
     pub(crate) is_whole: bool,
+}
+
+/// Whether the beginning of a record may be one that comes after the last: its header, as far as it is there, says so.
+fn continues(beginning: &[u8], last: Option<Lsn>) -> bool {
+    if beginning.len() < RECORD_HEADER_LEN {
+        return true;
+    }
+    let header = RecordHeader::read(beginning);
+    header.is_some_and(|header| last.is_none_or(|last| last.0 == header.prev))
 }
 
 /// Whether this is so of anything that a server would replay of a segment, or of the beginning of one, that has so many
@@ -41,6 +52,7 @@ pub(crate) fn any(
             }
             // Only with its other part, in another segment.
             Event::Lead { whole } => (whole || reaches_end, whole),
+            Event::Tail { .. } if !continues(reader.bytes(), last) => return false,
             Event::Tail { .. } => (reaches_end, false),
             // After a crash, a server goes on behind a record that it has not finished.
             Event::RunStart { state, .. } if is_begun && state.flags & goes_on == 0 => {

@@ -21,6 +21,8 @@ pub(crate) struct Database {
     /// `xmax` of the row, if any: the transaction that has written a next version of it, or has locked it, or the
     /// multixact of several that have.
     pub(crate) xmax: Option<u32>,
+    /// Whether there is a multixact of that number.
+    pub(crate) may_be_multixact: bool,
     /// The transactions that may have written a next version, as far as they were asked for. Nobody sees what one has
     /// written as long as it runs, or if it was aborted.
     pub(crate) next_writers: BTreeSet<u32>,
@@ -28,7 +30,9 @@ pub(crate) struct Database {
 
 /// The databases of the server, now, by their OIDs.
 pub(crate) async fn list(sql: &mut Connection) -> Result<BTreeMap<u32, Database>, ServerError> {
-    let query = "SELECT oid, datname, dattablespace, xmin, datconnlimit = -2, xmax \
+    // What asks for a multixact that there is not writes of a wraparound into the server's log.
+    let query = "SELECT oid, datname, dattablespace, xmin, datconnlimit = -2, xmax, \
+                 mxid_age(xmax) BETWEEN 1 AND (SELECT mxid_age(oldest_multi_xid) FROM pg_control_checkpoint()) \
                  FROM pg_database";
     let rows = sql.query_names(query).await?;
     let read = |row: &Vec<Option<String>>| {
@@ -46,6 +50,7 @@ pub(crate) async fn list(sql: &mut Connection) -> Result<BTreeMap<u32, Database>
                 .parse()
                 .ok()
                 .filter(|&xmax| xmax != 0),
+            may_be_multixact: row.get(6)?.as_deref()? == "t",
             next_writers: BTreeSet::new(),
         };
         Some((oid, database))
@@ -67,7 +72,9 @@ pub(super) async fn ask_next_writers(
         let Some(xmax) = database.xmax else {
             continue;
         };
-        database.next_writers = members(sql, xmax).await?;
+        if database.may_be_multixact {
+            database.next_writers = members(sql, xmax).await?;
+        }
         database.next_writers.insert(xmax);
     }
     Ok(())

@@ -13,6 +13,7 @@ use super::left_behind::{OwnWal, forks_of};
 use super::local_segment::{LocalSegment, has_changes};
 use super::wal_files::{WalFile, files_of};
 use crate::archived::archived_wal::ArchivedWal;
+use crate::archived::comparing::{compare_with, has_copy_beside};
 use crate::archived::own_history;
 use crate::archived::stable_file::StableFile;
 use crate::archived::stored_wal::{self, StoredWal};
@@ -379,12 +380,16 @@ pub(super) async fn refuse_ahead(data: &Path, end: &WalEnd) -> Result<(), Archiv
     }
 }
 
-/// Whether the archive has exactly this file.
+/// Whether a push would find this file archived.
 async fn is_same(repository: &Repository, name: &str, path: &Path) -> Result<bool, ArchiveError> {
     let file = StableFile::open(path, PAGE_SIZE as u64).await?;
-    match StoredWal::get(repository, name).await? {
-        Some(stored) => file.is_in(name, stored).await,
-        None => Ok(false),
+    let Some(stored) = StoredWal::get(repository, name).await? else {
+        return Ok(false);
+    };
+    match compare_with(repository, stored, name, &file).await {
+        Ok(_) => Ok(true),
+        Err(ArchiveError::Duplicate { .. }) => Ok(has_copy_beside(name, &file).await?),
+        Err(error) => Err(error),
     }
 }
 

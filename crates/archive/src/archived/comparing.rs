@@ -21,7 +21,7 @@ use crate::archived::stored_wal::StoredWal;
 use crate::error::ArchiveError;
 
 /// Compares with what has the name already; returns its size as it is stored.
-pub(super) async fn compare(
+pub(crate) async fn compare(
     repository: &Repository,
     name: &str,
     file: &StableFile,
@@ -38,7 +38,7 @@ pub(super) async fn compare(
 }
 
 /// The same with what was got from the repository.
-pub(super) async fn compare_with(
+pub(crate) async fn compare_with(
     repository: &Repository,
     stored: StoredWal,
     name: &str,
@@ -98,7 +98,10 @@ async fn has_all_replayed(
 
 /// Whether a later timeline, whose first segment lies beside a partial one, has a copy of all that a server would replay of
 /// that: no recovery asks for the partial one then.
-pub(super) async fn has_copy_beside(name: &str, file: &StableFile) -> Result<bool, ArchiveError> {
+pub(crate) async fn has_copy_beside(name: &str, file: &StableFile) -> Result<bool, ArchiveError> {
+    if !matches!(name.parse(), Ok(WalFileName::Partial(_))) {
+        return Ok(false);
+    }
     let mut later = left_in(name, file).peekable();
     if later.peek().is_none() {
         return Ok(false);
@@ -167,7 +170,7 @@ async fn is_rebuilt(name: &str, file: &StableFile, object: Bytes) -> bool {
 }
 
 /// Whether an object can be decoded by nobody.
-pub(super) fn is_broken(error: &ArchiveError) -> bool {
+pub(crate) fn is_broken(error: &ArchiveError) -> bool {
     match error {
         ArchiveError::Damaged { .. } => true,
         ArchiveError::Undecodable { source, .. } => !matches!(
