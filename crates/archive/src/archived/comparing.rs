@@ -73,7 +73,7 @@ pub(crate) async fn compare_with(
     }
 }
 
-/// Whether the archived segment differs from this one only behind the position at which the timeline was left, as a history
+/// Whether the archived segment differs from this one only after the position at which the timeline was left, as a history
 /// beside this one says, and a server would replay nothing of this one there.
 async fn has_all_replayed(
     repository: &Repository,

@@ -75,3 +75,25 @@ pub(crate) fn any(
     }
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In the last page of a segment what the file had before may look like a record that goes on in the next segment.
+    #[test]
+    fn the_beginning_of_a_record_comes_after_the_last_one() {
+        let mut beginning = [0; RECORD_HEADER_LEN];
+        beginning[..4].copy_from_slice(&10_000_u32.to_le_bytes());
+        beginning[8..16].copy_from_slice(&0x100_0028_u64.to_le_bytes());
+        let last = Some(Lsn(0x100_0028));
+        assert!(continues(&beginning, last));
+        assert!(!continues(&beginning, Some(Lsn(0x100_0090))));
+        // The segment begins with it.
+        assert!(continues(&beginning, None));
+        // Its header goes on in the next segment.
+        assert!(continues(&beginning[..16], Some(Lsn(0x100_0090))));
+        assert!(!continues(&[b'o'; RECORD_HEADER_LEN], last));
+        assert!(!continues(&[b'o'; RECORD_HEADER_LEN], None));
+    }
+}
