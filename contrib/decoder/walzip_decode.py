@@ -43,7 +43,7 @@ MEMBER_LEN_MAX = 1 << 30
 CHUNK_LEN_MAX = 16 << 20
 NAME_LEN_MAX = 64
 CONTENT_EXPANSION_MAX = 16
-CHUNK_EXPANSION_MAX = 2
+CHUNK_EXPANSION_MAX = 8
 CONTENT_LEN_BASE = 1 << 20
 CONTENT_LEN_FREE = 128 << 20
 CONTENT_PACKED_MAX = 4096
@@ -52,6 +52,7 @@ KINDS_MAX = 65536
 KIND_BLOCKS_MAX = 33
 KIND_BLOCKS_TOTAL_MAX = 131072
 LISTS_COST_MAX = 64 << 20
+COMPRESSED_VALUE_MAX, COMPRESSED_LZ4_MAX, COMPRESSED_VALUES_MAX = 16 << 20, (64 << 10) - 1, 256 << 20
 DICTIONARY_VALUE_COST = 8
 JSON_ENTRY_COST = 128
 WORDS_COST = 65536
@@ -499,7 +500,7 @@ class Header:
         need(reader.take(4) == b"WALZ", "not a file of walzip, or damaged: the magic number is missing")
         self.version = reader.u8()
         need(self.version, "version 0 of the format does not exist")
-        need(self.version <= 14, f"version {self.version} of the format is a later one than this decoder knows")
+        need(self.version <= 15, f"version {self.version} of the format is a later one than this decoder knows")
         self.kind, references = reader.u8(), reader.u8()
         known = self.kind <= (3 if self.version >= 7 else 1) or self.kind == INDEX_PAGES and self.version >= 10
         replayed = self.kind == WAL_AFTER and self.version >= 7 or self.kind == WAL_ALONE and self.version >= 14
@@ -1334,7 +1335,11 @@ class Lists:
     """Counts what the lists of a member's columns cost."""
 
     def __init__(self):
-        self.cost = 0
+        self.cost = self.apart = 0
+
+    def take_apart(self, length):
+        self.apart += length
+        need(self.apart <= COMPRESSED_VALUES_MAX, "the compressed values of columns are longer than they may be")
 
     def add(self, cost):
         self.cost += cost
@@ -1627,9 +1632,66 @@ class JsonColumn(HeaderedColumn):
         entries.append((sort << 28 | length) & M32)
 
 
-def open_column(streams, choices, length, lists, version):
+class CompressedColumn:
+    """Values that the server has compressed, in their row or in the pieces of a TOAST table."""
+
+    PIECE = 1996
+
+    def __init__(self, streams, choices, lists, version):
+        pieces = choices.u8()
+        need(pieces <= 1, "a reserved value of a column of compressed values")
+        self.lists = lists
+        self.forms = Stream(streams, VALUE_HEADER).open()
+        self.lengths = Stream(streams, VALUE_HEADER).open()
+        self.values = open_column(streams, choices, None, lists, version, False)
+        self.pieces = open_column(streams, choices, None, lists, version, False) if pieces else None
+        self.begun = {}
+
+    def take(self, before):
+        form = self.forms.u8()
+        if not form:
+            return (self.pieces or self.values).take()
+        if form == 4:
+            return self._piece(before)
+        of_piece = form > 4
+        need(of_piece == bool(self.pieces) and form <= 7, "the unknown form of a compressed value")
+        data = self._compressed(form - 4 if of_piece else form)
+        if not of_piece:
+            return (len(data) + 4 << 2 | 2).to_bytes(4, "little") + data
+        need(len(before) >= 8, "a piece of a value without its numbers")
+        self.begun[before[-8:-4]] = [data, (len(data) + self.PIECE - 1) // self.PIECE]
+        return self._piece(before)
+
+    def _compressed(self, method):
+        length = self.lengths.u32()
+        self.lists.take_apart(length)
+        need(length <= (COMPRESSED_LZ4_MAX if method == 3 else COMPRESSED_VALUE_MAX), "a compressed value is too long")
+        value = self.values.take()
+        # As in a row that begins with the value: one with a header of one byte begins there, and ends there.
+        need(len(value) == length + 4, "a compressed value has not its length")
+        packed = lz4_compress(value[4:]) if method == 3 else pglz_compress(value[4:], method == 1)
+        need(packed is not None, "pglz refuses a value")
+        return (length | (0x40000000 if method == 3 else 0)).to_bytes(4, "little") + packed
+
+    def _piece(self, before):
+        value = self.begun.get(before[-8:-4])
+        need(value, "a piece of a value that is not begun")
+        at = int.from_bytes(before[-4:], "little") * self.PIECE
+        piece = value[0][at : at + self.PIECE]
+        need(piece, "a piece after the end of its value")
+        value[1] -= 1
+        if not value[1]:
+            del self.begun[before[-8:-4]]
+        return (len(piece) + 4 << 2).to_bytes(4, "little") + piece
+
+
+def open_column(streams, choices, length, lists, version, whole=True):
     mode = choices.u8()
-    need(mode <= (7 if version >= 7 else 5 if version >= 4 else 4), f"the unknown mode {mode} of a column")
+    most = 8 if version >= 15 and whole else 7 if version >= 7 else 5 if version >= 4 else 4
+    need(mode <= most, f"the unknown mode {mode} of a column")
+    if mode == 8:
+        need(length is None, "a mode of a column that its type does not have")
+        return CompressedColumn(streams, choices, lists, version)
     if mode == 1:
         return DictionaryColumn(streams, choices, length, lists)
     if mode in (3, 5, 7):
@@ -1681,7 +1743,7 @@ class Bodies:
         for number, (align, column) in enumerate(self.columns[:attributes]):
             if bitmap is not None and not bitmap[number >> 3] >> (number & 7) & 1:
                 continue
-            value = column.take()
+            value = column.take(bytes(out[start:])) if isinstance(column, CompressedColumn) else column.take()
             own = align or (1 if value[0] & 1 else 4)
             out += bytes((start - len(out)) % own)
             out += value

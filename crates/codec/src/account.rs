@@ -69,9 +69,12 @@ fn account_parts(
 ) -> Result<Option<Vec<KindAccount>>, EncodeError> {
     let mut kinds: Vec<KindAccount> = Vec::new();
     for (header, part) in encoder::parts(input) {
+        let choices = match history {
+            Some(_) => level_policy::choices(level),
+            None => level_policy::choices_alone(level),
+        };
         let mut own = member::own_pages(level_policy::kind_alone(level), part.len());
         let history = history.as_deref_mut().or(own.as_mut());
-        let choices = level_policy::choices(level);
         let Some(streams) = segment::encode(part.into(), &header, choices, history)? else {
             return Ok(None);
         };
@@ -176,7 +179,7 @@ pub fn encode_without(
 ) -> Result<Vec<u8>, EncodeError> {
     let (kind, mut choices) = (
         level_policy::kind_alone(level),
-        level_policy::choices(level),
+        level_policy::choices_alone(level),
     );
     choices.without = choices.without.with(model);
     let mut file = Vec::new();

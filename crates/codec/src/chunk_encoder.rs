@@ -16,6 +16,7 @@ use crate::model::{ChunkPages, KnownRelations};
 use crate::original::{Expected, InMemory, Original};
 use crate::packing;
 use crate::streams::StreamReader;
+use crate::streams::coder::{Choices, Proof};
 
 const OTHER: DecodeError = DecodeError::Corrupt("streams make another chunk");
 
@@ -120,11 +121,34 @@ fn with_model(
     (level, proves): (Level, bool),
     known: &mut KnownRelations,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
+    let mut proven_with = |proof| {
+        let choices = Choices {
+            proof,
+            ..level_policy::choices(level)
+        };
+        member_of(extents, bytes, entries, (level, choices, proves), known)
+    };
+    if !proves {
+        return proven_with(Proof::Each);
+    }
+    match proven_with(Proof::Later) {
+        // Something was taken for granted wrongly.
+        Err(EncodeError::NotProven) => proven_with(Proof::Each),
+        done => done,
+    }
+}
+
+fn member_of(
+    extents: &[Extent],
+    bytes: &[u8],
+    entries: Option<&Arc<Entries>>,
+    (level, choices, proves): (Level, Choices, bool),
+    known: &mut KnownRelations,
+) -> Result<Option<Vec<u8>>, EncodeError> {
     let kind = match entries {
         Some(_) => MemberKind::IndexPages,
         None => MemberKind::Pages,
     };
-    let choices = level_policy::choices(level);
     let Some(streams) = encode(extents, bytes, model_of(entries), choices, known) else {
         return Ok(None);
     };

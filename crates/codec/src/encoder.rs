@@ -9,7 +9,7 @@ use walzip_pgformat::{Input, PAGE_SIZE};
 use crate::container::MemberKind;
 use crate::error::EncodeError;
 use crate::level::Level;
-use crate::level_policy::{self, choices};
+use crate::level_policy::{self, choices_alone};
 use crate::limits::MEMBER_LEN_MAX;
 use crate::member;
 use crate::proof;
@@ -81,7 +81,7 @@ impl Encoder {
         let without_model = || without_model(input, level, proves);
         let with_model = |header, kind| match proves {
             true => proven_with_model(input, header, kind, level, run_both),
-            false => member::encode_part(input, header, kind, level, choices(level)),
+            false => member::encode_part(input, header, kind, level, choices_alone(level)),
         };
         // What cannot be told from its own pages may still be told without them.
         let told_simply = |header| match level_policy::kind_alone(level) {
@@ -161,7 +161,7 @@ fn proven_with_model(
     let proven_with = |proof| {
         let choices = Choices {
             proof,
-            ..choices(level)
+            ..choices_alone(level)
         };
         proof::encode_part(input, header, kind, (level, choices), run_both)
     };

@@ -12,7 +12,7 @@ pub struct FormatVersion(u8);
 
 impl FormatVersion {
     /// The version that is written.
-    pub const CURRENT: FormatVersion = FormatVersion(14);
+    pub const CURRENT: FormatVersion = FormatVersion(15);
 
     const GIST: FormatVersion = FormatVersion(2);
     const ROW_VERSIONS: FormatVersion = FormatVersion(3);
@@ -29,6 +29,7 @@ impl FormatVersion {
     const RETURNS: FormatVersion = FormatVersion(12);
     const KNOWN_ROWS: FormatVersion = FormatVersion(13);
     const OWN_PAGES: FormatVersion = FormatVersion(14);
+    const COMPRESSED_VALUES: FormatVersion = FormatVersion(15);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -140,6 +141,11 @@ impl FormatVersion {
     /// Index entries follow from rows that earlier WAL has left on pages.
     pub fn has_known_rows(self) -> bool {
         self >= Self::KNOWN_ROWS
+    }
+
+    /// Values that the server has compressed may be taken apart.
+    pub fn has_compressed_values(self) -> bool {
+        self >= Self::COMPRESSED_VALUES
     }
 
     /// There are members of indexes that are told from the rows of their tables.

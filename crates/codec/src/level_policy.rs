@@ -9,6 +9,9 @@ use crate::streams::coder::{Care, Choices};
 /// Segments are told from their own pages from this level on.
 const OWN_PAGES_FROM: Level = Level::MIN.above().above().above();
 
+/// Values that the server has compressed are taken apart in them from this level on.
+const COMPRESSED_VALUES_FROM: Level = OWN_PAGES_FROM;
+
 /// The kind of a segment that needs no WAL before it. To tell one from its own pages takes longer, and so does
 /// decoding it.
 pub fn kind_alone(level: Level) -> MemberKind {
@@ -27,11 +30,23 @@ pub fn choices(level: Level) -> Choices {
         },
         without: match level.get() {
             // They take longer to choose than zstd takes for planes.
-            1 | 2 => ModelSet::default().with(OptionalModel::Bins),
+            1 | 2 => ModelSet::default()
+                .with(OptionalModel::Bins)
+                .with(OptionalModel::CompressedValues),
             _ => ModelSet::default(),
         },
         ..Choices::default()
     }
+}
+
+/// The same for a segment that needs no WAL before it: PostgreSQL waits for that. To compress a value again takes many
+/// times as long as to compress it as it is.
+pub fn choices_alone(level: Level) -> Choices {
+    let mut choices = choices(level);
+    if level < COMPRESSED_VALUES_FROM {
+        choices.without = choices.without.with(OptionalModel::CompressedValues);
+    }
+    choices
 }
 
 /// What stands behind each level.

@@ -12,8 +12,8 @@ pub const CHUNK_LEN_MAX: usize = 16 << 20;
 pub const NAME_LEN_MAX: usize = 64;
 /// Bytes of streams for each byte of the original, at most; and as many for any original.
 pub const CONTENT_EXPANSION_MAX: u64 = 16;
-/// The same for a chunk, in which nothing was compressed by the server.
-pub const CHUNK_EXPANSION_MAX: u64 = 2;
+/// The same for a chunk, of which the server has compressed single values at most.
+pub const CHUNK_EXPANSION_MAX: u64 = 8;
 /// See [`CONTENT_EXPANSION_MAX`].
 pub const CONTENT_LEN_BASE: u64 = 1 << 20;
 /// Bytes of streams that a member may have whatever its length.
@@ -39,6 +39,12 @@ pub const DICTIONARY_VALUE_COST: usize = 8;
 pub const JSON_ENTRY_COST: usize = 128;
 /// What the words of a column count for.
 pub const WORDS_COST: usize = 1 << 16;
+/// A value of an attribute that the server has compressed: bytes of the value.
+pub const COMPRESSED_VALUE_MAX: usize = 1 << 24;
+/// Bytes of all such values of a member.
+pub const COMPRESSED_VALUES_MAX: usize = 1 << 28;
+/// The same of one that lz4 has compressed: of longer ones it depends on the processor what it makes.
+pub const COMPRESSED_LZ4_MAX: usize = (1 << 16) - 1;
 /// Bins of one stream.
 pub const BINS_MAX: usize = 512;
 /// Rows of a stream in bins for each of its bytes, at most.

@@ -70,6 +70,7 @@ models! {
     ValueForms, "decimal fractions, numerics and uuids by their form";
     Words, "texts as words and digits";
     Jsonb, "jsonb by its keys";
+    CompressedValues, "values that the server compressed";
     RowVersions, "new versions of rows made of the old ones";
     RecentBlocks, "blocks referred to before";
     TidRuns, "targets in the order of the rows";

@@ -4,6 +4,7 @@
 pub mod attribute;
 pub mod column;
 mod column_choice;
+pub mod compressed;
 pub mod decimal;
 mod dictionary;
 mod distinct;

@@ -97,6 +97,9 @@ pub trait Coder {
     /// Counts what lists of a column take in memory: `false` where they are too many.
     fn take_list(&mut self, cost: usize) -> bool;
 
+    /// Counts the bytes of a value that the server has compressed: `false` where they are too many.
+    fn take_apart(&mut self, len: usize) -> bool;
+
     /// Opens the next stream of a kind, with rows of `width` bytes.
     fn open(&mut self, kind: StreamKind, width: usize) -> StreamId;
 

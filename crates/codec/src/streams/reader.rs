@@ -192,6 +192,10 @@ impl Coder for StreamReader<'_> {
         self.lists.take(cost)
     }
 
+    fn take_apart(&mut self, len: usize) -> bool {
+        self.lists.take_apart(len)
+    }
+
     fn open(&mut self, kind: StreamKind, _width: usize) -> StreamId {
         if let Some(next) = self.next.get_mut(kind as usize)
             && let Some(stream) = self.streams.get(*next)

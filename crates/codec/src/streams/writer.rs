@@ -31,6 +31,10 @@ impl Coder for StreamWriter {
         self.lists.take(cost)
     }
 
+    fn take_apart(&mut self, len: usize) -> bool {
+        self.lists.take_apart(len)
+    }
+
     fn open(&mut self, kind: StreamKind, width: usize) -> StreamId {
         let width = if (1..=255).contains(&width) { width } else { 1 };
         self.streams.push(Filled {

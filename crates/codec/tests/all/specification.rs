@@ -161,6 +161,12 @@ fn the_limits_are_those_of_the_table() {
         ("JSON_ENTRY_COST", limits::JSON_ENTRY_COST as u64),
         ("WORDS_COST", limits::WORDS_COST as u64),
         ("EXTRACTION_MAX", limits::EXTRACTION_MAX as u64),
+        ("COMPRESSED_VALUE_MAX", limits::COMPRESSED_VALUE_MAX as u64),
+        ("COMPRESSED_LZ4_MAX", limits::COMPRESSED_LZ4_MAX as u64),
+        (
+            "COMPRESSED_VALUES_MAX",
+            limits::COMPRESSED_VALUES_MAX as u64,
+        ),
         ("BLOCK_ROWS", limits::BLOCK_ROWS as u64),
         ("BINS_MAX", limits::BINS_MAX as u64),
         ("BIN_ROWS_MAX", limits::BIN_ROWS_MAX as u64),

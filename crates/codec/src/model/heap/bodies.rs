@@ -8,6 +8,7 @@ use super::attributes::sample::some;
 use super::body::{Body, Infomask, Span};
 use crate::model::values::attribute::Attribute;
 use crate::model::values::column::Column;
+use crate::model::values::compressed::Piece;
 use crate::optional_model::OptionalModel;
 use crate::streams::StreamWriter;
 use crate::streams::coder::{Choices, Coder, LazyStream, StreamId};
@@ -94,7 +95,9 @@ fn code_values(coder: &mut StreamWriter, choices: StreamId, values: &Values<'_>)
     for (number, attribute) in attributes.iter().enumerate() {
         coder.u8(choices, *attribute as u8);
         values.of_column(number, &mut of_column);
-        let mut column = Column::open(coder, choices, *attribute, Some(&of_column));
+        let pieces = values.pieces(number);
+        let pieces = pieces.as_deref();
+        let mut column = Column::open(coder, choices, *attribute, Some(&of_column), pieces);
         column.code_all(coder, &of_column);
     }
     let streams = BodyStreams::open(coder, attributes.len());
@@ -182,6 +185,27 @@ impl<'a> Values<'a> {
         }
     }
 
+    /// Which pieces of values the values of an attribute are, if the relation may be a TOAST table: it has nothing
+    /// but two numbers before them.
+    fn pieces(&self, number: usize) -> Option<Vec<Piece>> {
+        let is_last = number + 1 == self.attributes.len();
+        if !is_last || self.attributes[number] != Attribute::Varlena {
+            return None;
+        }
+        let fitting = self
+            .bodies
+            .iter()
+            .zip(&self.fits)
+            .filter(|(_, fits)| **fits);
+        let pieces = fitting.zip(&self.spans[number]).map(|((body, _), span)| {
+            let is_third = body.attributes == 3 && body.bitmap_len() == 0;
+            let (before, _) = span.before(body).split_last_chunk::<8>()?;
+            let is_behind_two = before.len() == body.aligned_start();
+            (is_third && is_behind_two).then(|| Piece::of(span.before(body)))?
+        });
+        pieces.collect()
+    }
+
     /// Puts the values of an attribute into `values`.
     fn of_column(&self, number: usize, values: &mut Vec<&'a [u8]>) {
         let spans = &self.spans[number];
@@ -267,7 +291,7 @@ impl Coding {
                 coder.fail();
                 break;
             };
-            columns.push(Column::open(coder, choices, *attribute, None));
+            columns.push(Column::open(coder, choices, *attribute, None, None));
         }
         Coding::Columns(BodyStreams::open(coder, count), columns)
     }

@@ -109,6 +109,11 @@ impl Span {
     pub fn of<'a>(self, body: &Body<'a>) -> &'a [u8] {
         &body.bytes[usize::from(self.start)..usize::from(self.end)]
     }
+
+    /// The bytes before the value.
+    pub fn before<'a>(self, body: &Body<'a>) -> &'a [u8] {
+        &body.bytes[..usize::from(self.start)]
+    }
 }
 
 /// The fields of a tuple's header that describe its body (`xl_heap_header`).

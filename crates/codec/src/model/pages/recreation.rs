@@ -6,6 +6,7 @@ use walzip_pgformat::wal::{Compression, Image};
 use zstd_safe::{CCtx, DCtx};
 
 use crate::compressors::lz4_block;
+use crate::compressors::trust::Trust;
 use crate::compressors::zstd_1_5_7;
 use crate::streams::coder::Proof;
 
@@ -24,14 +25,6 @@ const EXPANSION_MAX: usize = 8;
 /// small multiple of it.
 const RECREATED_MAX: usize = 1 << 30;
 
-/// After this number of successive images that one compressor recreated, the encoder assumes that
-/// it recreates the next ones, if the other compressor of the method failed on one of them.
-const TRUSTED_FROM: u32 = 16;
-/// The same number if the other compressor failed on none of them.
-const TRUSTED_UNTOLD_FROM: u32 = 64;
-/// One of this number of images is still checked then.
-const TRIED_OF: u32 = 32;
-
 /// Compresses pages as servers do, and finds out which one it was.
 pub struct Recreation {
     scratch: Box<[u8; PAGE_SIZE]>,
@@ -42,6 +35,8 @@ pub struct Recreation {
     pglz: pglz::Compressor,
     /// The flag of the last recreated image. One server usually wrote all images of a segment.
     likely: u8,
+    /// The method of the images before, and whether its compressor is known.
+    method: Option<Compression>,
     trust: Trust,
     /// Bytes of pages that may still be recreated.
     budget: usize,
@@ -58,6 +53,7 @@ impl Recreation {
             unzstd: DCtx::create(),
             pglz: pglz::Compressor::new(),
             likely: FIRST,
+            method: None,
             trust: Trust::default(),
             budget: segment_len.saturating_mul(EXPANSION_MAX).min(RECREATED_MAX),
         }
@@ -78,8 +74,9 @@ impl Recreation {
         if self.budget < image.page_len() || !self.decompress(image, packed) {
             return OPAQUE;
         }
-        if self.trust.method != Some(image.compression) {
-            self.trust = Trust::of(image.compression);
+        if self.method != Some(image.compression) {
+            self.method = Some(image.compression);
+            self.trust = Trust::default();
             self.likely = match proof {
                 Proof::Each | Proof::Later => expected(image.compression),
                 Proof::LaterByOther => other(expected(image.compression)),
@@ -88,7 +85,7 @@ impl Recreation {
         let later = proof != Proof::Each;
         if !(later && self.trust.is_earned()) {
             let Some(flag) = self.find_compressor(image, packed, later) else {
-                self.trust = Trust::of(image.compression);
+                self.trust = Trust::default();
                 return OPAQUE;
             };
             self.likely = flag;
@@ -117,13 +114,13 @@ impl Recreation {
         let other = other(self.likely);
         if self.compress(image, self.likely) && self.packed == packed {
             let told_apart = later
-                && !self.trust.told_apart
+                && !self.trust.is_told_apart()
                 && !(self.compress(image, other) && self.packed == packed);
             self.trust.grow(told_apart);
             return Some(self.likely);
         }
         let fits = self.compress(image, other) && self.packed == packed;
-        self.trust = Trust::of(image.compression);
+        self.trust = Trust::default();
         fits.then(|| {
             self.trust.grow(true);
             other
@@ -156,48 +153,6 @@ impl Recreation {
     }
 }
 
-/// Whether the encoder may assume that a compressor recreates an image, without trying it.
-///
-/// Used only if a proof by decoding follows, which compresses each page again. Compressing twice
-/// would take most of the time of such a segment.
-#[derive(Default)]
-struct Trust {
-    method: Option<Compression>,
-    /// Number of successive images that the likely compressor recreated.
-    reproduced: u32,
-    /// The other compressor failed on one of them.
-    told_apart: bool,
-    /// Number of images not checked since the last one that was.
-    granted: u32,
-}
-
-impl Trust {
-    fn of(method: Compression) -> Trust {
-        Trust {
-            method: Some(method),
-            ..Trust::default()
-        }
-    }
-
-    fn is_earned(&mut self) -> bool {
-        let enough = match self.told_apart {
-            true => TRUSTED_FROM,
-            false => TRUSTED_UNTOLD_FROM,
-        };
-        let earned = self.reproduced >= enough && self.granted + 1 < TRIED_OF;
-        if earned {
-            self.granted += 1;
-        }
-        earned
-    }
-
-    fn grow(&mut self, told_apart: bool) {
-        self.reproduced += 1;
-        self.told_apart |= told_apart;
-        self.granted = 0;
-    }
-}
-
 /// The flag to begin with: that of a server on a machine like this one.
 fn expected(method: Compression) -> u8 {
     const CHAR_IS_SIGNED: bool = std::ffi::c_char::MIN != 0;
@@ -209,31 +164,4 @@ fn expected(method: Compression) -> u8 {
 
 fn other(flag: u8) -> u8 {
     FIRST + SECOND - flag
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn trusted(trust: &mut Trust, told_apart: bool, images: u32) -> u32 {
-        let earned = (0..images).filter(|_| {
-            let earned = trust.is_earned();
-            if !earned {
-                trust.grow(told_apart);
-            }
-            earned
-        });
-        earned.count() as u32
-    }
-
-    #[test]
-    fn trust_is_earned_and_some_images_are_tried_nevertheless() {
-        let mut trust = Trust::of(Compression::Zstd);
-        assert_eq!(trusted(&mut trust, true, TRUSTED_FROM), 0);
-        let granted = trusted(&mut trust, true, 10 * TRIED_OF);
-        assert_eq!(granted, 10 * (TRIED_OF - 1));
-        let mut trust = Trust::of(Compression::Pglz);
-        assert_eq!(trusted(&mut trust, false, TRUSTED_UNTOLD_FROM), 0);
-        assert_eq!(trusted(&mut trust, false, 5), 5);
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::attribute::{Attribute, varlena_start};
 use super::column_choice::Choice;
+use super::compressed::{CompressedStreams, Piece, TakenApart};
 use super::decimal::DecimalStreams;
 use super::dictionary::Dictionary;
 use super::json::Json;
@@ -11,6 +12,7 @@ use super::scale::Scale;
 use super::varlena::{VarlenaStreams, plain_content};
 use super::words::Words;
 use crate::limits::WORDS_COST;
+use crate::optional_model::OptionalModel;
 use crate::streams::StreamWriter;
 use crate::streams::coder::{Coder, StreamId};
 use crate::streams::kind::StreamKind;
@@ -37,6 +39,7 @@ enum ColumnCoding {
     Words(Box<WordStreams>),
     Decimal(DecimalStreams),
     Numeric(Box<NumericStreams>),
+    Compressed(Box<CompressedStreams>),
 }
 
 #[derive(Debug)]
@@ -57,8 +60,39 @@ struct WordStreams {
 
 impl Column {
     /// Codes the mode of the column. The encoder chooses it by looking at all values in their
-    /// order.
+    /// order, and at what `pieces` of values in a TOAST table they may be.
     pub fn open<C: Coder>(
+        coder: &mut C,
+        choices: StreamId,
+        attribute: Attribute,
+        values: Option<&[&[u8]]>,
+        pieces: Option<&[Piece]>,
+    ) -> Column {
+        let how = coder.choices();
+        let is_tried = attribute == Attribute::Varlena && how.uses(OptionalModel::CompressedValues);
+        let apart = values.filter(|_| is_tried).and_then(|values| {
+            let apart = TakenApart::find(values, pieces, how.proof)?;
+            coder
+                .take_apart(apart.values_len())
+                .then_some((apart, values))
+        });
+        if C::ENCODING && apart.is_none() {
+            return Column::open_plain(coder, choices, attribute, values);
+        }
+        let mode = coder.u8(choices, Mode::Compressed as u8);
+        if Mode::of(mode) != Some(Mode::Compressed) {
+            return Column::open_of(coder, choices, attribute, Mode::of(mode), Choice::default());
+        }
+        if attribute != Attribute::Varlena || !coder.format().has_compressed_values() {
+            coder.fail();
+        }
+        let streams = CompressedStreams::open(coder, choices, apart);
+        let coding = ColumnCoding::Compressed(Box::new(streams));
+        Column { attribute, coding }
+    }
+
+    /// As [`Column::open`], of values that are not taken apart.
+    pub fn open_plain<C: Coder>(
         coder: &mut C,
         choices: StreamId,
         attribute: Attribute,
@@ -68,7 +102,18 @@ impl Column {
             .map(|values| Choice::make(attribute, values, coder.choices()))
             .filter(|choice| coder.take_list(choice.list_cost()))
             .unwrap_or_default();
-        let coding = match Mode::of(coder.u8(choices, choice.mode as u8)) {
+        let mode = Mode::of(coder.u8(choices, choice.mode as u8));
+        Column::open_of(coder, choices, attribute, mode, choice)
+    }
+
+    fn open_of<C: Coder>(
+        coder: &mut C,
+        choices: StreamId,
+        attribute: Attribute,
+        mode: Option<Mode>,
+        choice: Choice,
+    ) -> Column {
+        let coding = match mode {
             Some(Mode::Dictionary) => ColumnCoding::Dictionary(Dictionary::open(
                 coder,
                 choices,
@@ -135,6 +180,7 @@ impl Column {
             ColumnCoding::Fixed(stream) => append_fixed(coder, *stream, values),
             ColumnCoding::Dictionary(dictionary) => dictionary.append(coder, values.len()),
             ColumnCoding::Varlena(streams) => streams.append(coder, values),
+            ColumnCoding::Compressed(streams) => streams.code_all(coder, values),
             ColumnCoding::Scaled(..)
             | ColumnCoding::Json(_)
             | ColumnCoding::Words(_)
@@ -178,6 +224,8 @@ impl Column {
             }
             (ColumnCoding::Varlena(streams), _) => streams.code(coder, data, at),
             (ColumnCoding::Numeric(streams), _) => streams.code(coder, data, at),
+            // The encoder codes all of them together.
+            (ColumnCoding::Compressed(streams), _) => streams.decode(coder, data, at),
             (ColumnCoding::Json(streams), _) => streams.code(coder, data, at),
             (ColumnCoding::Words(streams), _) => streams.code(coder, data, at),
             (
@@ -291,7 +339,7 @@ mod tests {
         let mut coder = StreamWriter::default();
         let choices = LazyStream::default().open(&mut coder, StreamKind::HeapSchema, 1);
         assert!(coder.take_list(taken));
-        let mut column = Column::open(&mut coder, choices, Attribute::Varlena, Some(&values));
+        let mut column = Column::open(&mut coder, choices, Attribute::Varlena, Some(&values), None);
         column.code_all(&mut coder, &values);
         let content = coder.into_content().bytes;
         let mut reader = StreamReader::of_content(content.clone(), FormatVersion::CURRENT).unwrap();
@@ -309,7 +357,7 @@ mod tests {
                 StreamReader::of_content(content.clone(), FormatVersion::CURRENT).unwrap();
             let choices = LazyStream::default().open(&mut reader, StreamKind::HeapSchema, 1);
             assert!(reader.take_list(taken));
-            Column::open(&mut reader, choices, Attribute::Varlena, None);
+            Column::open(&mut reader, choices, Attribute::Varlena, None, None);
             assert_eq!(reader.failed(), fails);
         }
     }
@@ -318,7 +366,7 @@ mod tests {
     fn example(title: &str, attribute: Attribute, values: usize, len: usize) -> Vec<u8> {
         let mut reader = format_example::reader("model/values.md", title);
         let choices = reader.open(StreamKind::HeapSchema, 1);
-        let mut column = Column::open(&mut reader, choices, attribute, None);
+        let mut column = Column::open(&mut reader, choices, attribute, None, None);
         let mut data = vec![0; len];
         let end = (0..values).fold(0, |at, _| column.code(&mut reader, &mut data, at));
         assert_eq!(end, len);

@@ -21,12 +21,14 @@ pub enum Mode {
     Decimal = 6,
     /// Values are numerics with the same number of digits behind the point.
     Numeric = 7,
+    /// Some values were compressed by the server; those that were are taken apart.
+    Compressed = 8,
 }
 
 impl Mode {
     /// The mode with this number; `None` if no mode has it.
     pub fn of(number: u8) -> Option<Mode> {
-        const ALL: [Mode; 8] = [
+        const ALL: [Mode; 9] = [
             Mode::Plain,
             Mode::Dictionary,
             Mode::ByLen,
@@ -35,6 +37,7 @@ impl Mode {
             Mode::Words,
             Mode::Decimal,
             Mode::Numeric,
+            Mode::Compressed,
         ];
         ALL.get(usize::from(number)).copied()
     }

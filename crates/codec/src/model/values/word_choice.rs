@@ -22,6 +22,8 @@ const SAMPLE_LEN_MIN: usize = 2048;
 const FIRST_LEN: usize = 2048;
 /// If words take this part of the sample, a longer one may tell more: of a large vocabulary, most words are new in a short one.
 const DOUBTFUL: Range<f64> = WORDS_PART..1.6;
+/// Longer texts are sampled in parts of this length, in bytes, so that the sample has some.
+const TEXT_PART_LEN: usize = 1024;
 /// The longer sample has so many times the length.
 const LONGER: usize = 8;
 /// If words take more than this part there, the rest is not tried.
@@ -41,7 +43,8 @@ pub fn part_of_plain<'a, T: Iterator<Item = &'a [u8]>>(texts: impl Fn() -> T) ->
             seen += text.len();
             seen <= len
         };
-        (texts().take_while(is_within).collect(), seen)
+        let parts = texts().flat_map(|text| text.chunks(TEXT_PART_LEN));
+        (parts.take_while(is_within).collect(), seen)
     };
     let (sample, seen) = sample_of(len);
     // Rejects most texts that are not words cheaply.
@@ -130,6 +133,10 @@ impl Coder for Tally {
     const ENCODING: bool = true;
 
     fn take_list(&mut self, _: usize) -> bool {
+        true
+    }
+
+    fn take_apart(&mut self, _: usize) -> bool {
         true
     }
 

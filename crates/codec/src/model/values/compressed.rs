@@ -1,0 +1,533 @@
+//! Values that the server has compressed: in their row, or outside of it, in pieces that are the
+//! rows of a TOAST table (access/common/toast_internals.c).
+//!
+//! Each is taken apart, its value is coded like those that are not compressed, and compressing it
+//! makes the same bytes again. The first row of a value has the value, whichever piece it is: what
+//! is inserted while others insert, or into free space, does not stand in order. The two
+//! attributes before a piece say of which value it is, and which one.
+
+use std::collections::HashMap;
+
+use super::attribute::{Attribute, varlena_start};
+use super::column::Column;
+use super::varlena::plain_content;
+use crate::compressors::value::{Method, Values};
+use crate::limits::COMPRESSED_VALUE_MAX;
+use crate::streams::StreamWriter;
+use crate::streams::coder::{Coder, Proof, StreamId, get_u32};
+use crate::streams::kind::StreamKind;
+
+/// `TOAST_MAX_CHUNK_SIZE`: bytes of each piece of a value but the last.
+const PIECE_LEN: usize = 1996;
+/// Bytes of the header of a long varlena.
+const HEADER_LEN: usize = 4;
+/// Flag in the first byte of the header of a compressed varlena.
+const IS_COMPRESSED: u32 = 2;
+
+/// Form of a value: as it is.
+const AS_IT_IS: u8 = 0;
+/// Form: another piece of a value of which one was before.
+const OTHER_PIECE: u8 = 4;
+/// Added to the number of a method: the first piece of a value that there is. Without it the value is in its row.
+const FIRST_PIECE: u8 = 4;
+
+/// Values are taken apart until they are so many times as long as the column.
+const EXPANSION_MAX: usize = 6;
+/// Bytes of all values of a column that are taken apart.
+const APART_MAX: usize = 96 << 20;
+/// Nothing is taken apart where that are fewer bytes of the column than one of this number.
+const WORTH_OF: usize = 64;
+
+/// Which piece of which value a row of a TOAST table is: `chunk_id` and `chunk_seq`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The value's number.
+    pub value: u32,
+    /// The piece's place in the value.
+    pub number: u32,
+}
+
+impl Piece {
+    /// The two numbers at the end of what stands before the piece.
+    pub fn of(before: &[u8]) -> Option<Piece> {
+        let (_, numbers) = before.split_last_chunk::<8>()?;
+        Some(Piece {
+            value: get_u32(numbers, 0),
+            number: get_u32(numbers, 4),
+        })
+    }
+}
+
+/// A column of which the server has compressed values.
+#[derive(Debug)]
+pub struct CompressedStreams {
+    forms: StreamId,
+    lens: StreamId,
+    /// The values that were compressed, and others of their kind.
+    values: Box<Column>,
+    /// Pieces of values that are not taken apart.
+    pieces: Option<Box<Column>>,
+    /// What is to be coded. Encoder only.
+    apart: TakenApart,
+    decoder: Decoder,
+}
+
+/// What the decoder has of values that have pieces.
+#[derive(Debug)]
+struct Decoder {
+    compressor: Values,
+    /// By number: values of which some pieces are yet to come.
+    begun: HashMap<u32, Begun>,
+    value: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    bytes: Vec<u8>,
+    /// Pieces that are yet to come.
+    left: usize,
+}
+
+/// The values of a column, taken apart.
+#[derive(Debug, Default)]
+pub struct TakenApart {
+    forms: Vec<u8>,
+    /// The values that were compressed, each with the header of a long varlena.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    has_pieces: bool,
+}
+
+impl TakenApart {
+    /// Takes values apart; `None` where that is of no use. `pieces` says of each which piece it is, if
+    /// the column may be that of a TOAST table.
+    pub fn find(values: &[&[u8]], pieces: Option<&[Piece]>, proof: Proof) -> Option<TakenApart> {
+        let of_pieces = pieces.and_then(|pieces| TakenApart::of(values, Some(pieces), proof));
+        of_pieces.or_else(|| TakenApart::of(values, None, proof))
+    }
+
+    fn of(values: &[&[u8]], pieces: Option<&[Piece]>, proof: Proof) -> Option<TakenApart> {
+        let total: usize = values.iter().map(|value| value.len()).sum();
+        let mut taking = Taking {
+            compressor: Values::new(proof),
+            proof,
+            left: total.saturating_mul(EXPANSION_MAX).min(APART_MAX),
+            taken: 0,
+            bytes: Vec::new(),
+            ends: Vec::new(),
+        };
+        let mut forms = vec![AS_IT_IS; values.len()];
+        match pieces {
+            None => {
+                for (value, form) in values.iter().zip(&mut forms) {
+                    let method = compressed_content(value).and_then(|bytes| taking.take(bytes));
+                    *form = method.map_or(AS_IT_IS, |method| method as u8);
+                }
+            }
+            Some(pieces) => {
+                let mut bytes = Vec::new();
+                for rows in whole_values(values, pieces) {
+                    bytes.clear();
+                    for &row in &rows {
+                        bytes.extend_from_slice(piece_content(values[row]).unwrap_or_default());
+                    }
+                    if let Some(method) = taking.take(&bytes) {
+                        set_forms(&mut forms, &rows, method);
+                    }
+                }
+            }
+        }
+        let is_worth = taking.taken > total / WORTH_OF;
+        is_worth.then_some(TakenApart {
+            forms,
+            bytes: taking.bytes,
+            ends: taking.ends,
+            has_pieces: pieces.is_some(),
+        })
+    }
+
+    /// Bytes of the values that were taken apart.
+    pub fn values_len(&self) -> usize {
+        self.bytes.len() - self.ends.len() * HEADER_LEN
+    }
+
+    /// The values with those that were taken apart, and the pieces that were not, in their order.
+    fn to_code<'a>(&'a self, values: &[&'a [u8]]) -> (Vec<&'a [u8]>, Vec<&'a [u8]>) {
+        let (mut whole, mut pieces) = (Vec::new(), Vec::new());
+        let mut start = 0;
+        let mut ends = self.ends.iter();
+        for (value, form) in values.iter().zip(&self.forms) {
+            match *form {
+                AS_IT_IS if self.has_pieces => pieces.push(*value),
+                AS_IT_IS => whole.push(*value),
+                OTHER_PIECE => {}
+                _ => {
+                    let end = ends.next().copied().unwrap_or(start);
+                    whole.push(&self.bytes[start..end]);
+                    start = end;
+                }
+            }
+        }
+        (whole, pieces)
+    }
+}
+
+/// Values while they are taken apart.
+struct Taking {
+    compressor: Values,
+    proof: Proof,
+    /// Bytes of values that may still be taken apart.
+    left: usize,
+    /// Bytes of what was taken apart.
+    taken: usize,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Taking {
+    /// Takes apart a value; returns what compresses it again.
+    fn take(&mut self, compressed: &[u8]) -> Option<Method> {
+        let len = Values::len_of(compressed).filter(|&len| len <= self.left)?;
+        let start = self.bytes.len();
+        let header = ((len + HEADER_LEN) << 2) as u32;
+        self.bytes.extend_from_slice(&header.to_le_bytes());
+        let found = self
+            .compressor
+            .take_apart(compressed, &mut self.bytes, self.proof);
+        if found.is_none() {
+            self.bytes.truncate(start);
+            return None;
+        }
+        self.left -= len;
+        self.taken += compressed.len();
+        self.ends.push(self.bytes.len());
+        found
+    }
+}
+
+/// The bytes of a varlena that is compressed, in its row.
+fn compressed_content(value: &[u8]) -> Option<&[u8]> {
+    let is_compressed = get_u32(value, 0) & 3 == IS_COMPRESSED;
+    is_compressed.then(|| value.get(HEADER_LEN..))?
+}
+
+/// The bytes of a varlena that is a piece.
+fn piece_content(value: &[u8]) -> Option<&[u8]> {
+    let (is_long, content) = plain_content(value)?;
+    is_long.then_some(content)
+}
+
+/// Of each value that has all of its pieces, the rows in the order of the pieces. The values are in the order of their
+/// first rows. Another row of the same piece belongs to none.
+fn whole_values(values: &[&[u8]], pieces: &[Piece]) -> Vec<Vec<usize>> {
+    let mut known: Vec<Vec<(u32, usize)>> = Vec::new();
+    let mut by_value: HashMap<u32, usize> = HashMap::new();
+    for (row, (value, piece)) in values.iter().zip(pieces).enumerate() {
+        let is_piece = piece_content(value).is_some_and(|content| content.len() <= PIECE_LEN);
+        if !is_piece {
+            continue;
+        }
+        let next = known.len();
+        let at = *by_value.entry(piece.value).or_insert(next);
+        if at == next {
+            known.push(Vec::new());
+        }
+        known[at].push((piece.number, row));
+    }
+    let whole = known.into_iter().filter_map(|mut rows| {
+        rows.sort_unstable();
+        rows.dedup_by_key(|(number, _)| *number);
+        let in_order = (0..).zip(&rows).all(|(number, (own, _))| number == *own);
+        let rows: Vec<usize> = rows.into_iter().map(|(_, row)| row).collect();
+        let (_, others) = rows.split_last()?;
+        let is_full = |&row: &usize| values[row].len() == HEADER_LEN + PIECE_LEN;
+        (in_order && others.iter().all(is_full)).then_some(rows)
+    });
+    let mut whole: Vec<Vec<usize>> = whole.collect();
+    whole.sort_by_key(|rows| rows.iter().min().copied());
+    whole
+}
+
+/// Sets the forms of the rows of a value.
+fn set_forms(forms: &mut [u8], rows: &[usize], method: Method) {
+    for &row in rows {
+        forms[row] = OTHER_PIECE;
+    }
+    if let Some(&first) = rows.iter().min() {
+        forms[first] = method as u8 + FIRST_PIECE;
+    }
+}
+
+impl CompressedStreams {
+    /// Codes whether there are pieces, and opens the columns of what is in them. The encoder has taken apart the
+    /// values.
+    pub fn open<C: Coder>(
+        coder: &mut C,
+        choices: StreamId,
+        apart: Option<(TakenApart, &[&[u8]])>,
+    ) -> CompressedStreams {
+        let has_pieces = apart.as_ref().is_some_and(|(apart, _)| apart.has_pieces);
+        let has_pieces = coder.u8(choices, has_pieces.into());
+        if has_pieces > 1 {
+            coder.fail();
+        }
+        let forms = coder.open(StreamKind::ValueHeader, 1);
+        let lens = coder.open(StreamKind::ValueHeader, 4);
+        let to_code = apart.as_ref().map(|(apart, values)| apart.to_code(values));
+        let (values, pieces) = to_code.unzip();
+        let values = Column::open_plain(coder, choices, Attribute::Varlena, values.as_deref());
+        let pieces = (has_pieces != 0)
+            .then(|| Column::open_plain(coder, choices, Attribute::Varlena, pieces.as_deref()));
+        CompressedStreams {
+            forms,
+            lens,
+            values: Box::new(values),
+            pieces: pieces.map(Box::new),
+            apart: apart.map(|(apart, _)| apart).unwrap_or_default(),
+            decoder: Decoder {
+                compressor: Values::new(Proof::Each),
+                begun: HashMap::new(),
+                value: Vec::new(),
+            },
+        }
+    }
+
+    /// Encodes all values of the column.
+    pub fn code_all(&mut self, coder: &mut StreamWriter, values: &[&[u8]]) {
+        let (whole, pieces) = self.apart.to_code(values);
+        coder.append(self.forms, &self.apart.forms);
+        let mut start = 0;
+        for end in &self.apart.ends {
+            let len = end - start - HEADER_LEN;
+            coder.u32(self.lens, len as u32);
+            start = *end;
+        }
+        self.values.code_all(coder, &whole);
+        if let Some(column) = &mut self.pieces {
+            column.code_all(coder, &pieces);
+        }
+    }
+
+    /// Decodes the value after offset `at` and returns the offset of its end.
+    pub fn decode<C: Coder>(&mut self, coder: &mut C, data: &mut [u8], at: usize) -> usize {
+        let form = coder.u8(self.forms, AS_IT_IS);
+        if form == AS_IT_IS {
+            let column = self.pieces.as_mut().unwrap_or(&mut self.values);
+            return column.code(coder, data, at);
+        }
+        let end = match form {
+            OTHER_PIECE => self.decoder.piece(data, at),
+            _ => self.value(coder, form, data, at),
+        };
+        end.unwrap_or_else(|| {
+            coder.fail();
+            at
+        })
+    }
+
+    /// Decodes a value, compresses it, and puts it or its first piece into its place.
+    fn value<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        form: u8,
+        data: &mut [u8],
+        at: usize,
+    ) -> Option<usize> {
+        let is_piece = form > FIRST_PIECE;
+        if is_piece != self.pieces.is_some() {
+            return None;
+        }
+        let method = Method::of(if is_piece { form - FIRST_PIECE } else { form })?;
+        let len = coder.u32(self.lens, 0) as usize;
+        if coder.failed() || len > COMPRESSED_VALUE_MAX || !coder.take_apart(len) {
+            return None;
+        }
+        let value = &mut self.decoder.value;
+        value.clear();
+        value.resize(HEADER_LEN + len, 0);
+        if self.values.code(coder, value, 0) != value.len() || coder.failed() {
+            return None;
+        }
+        let bytes = self
+            .decoder
+            .compressor
+            .put_together(method, value.get(HEADER_LEN..)?)?;
+        if is_piece {
+            let left = bytes.len().div_ceil(PIECE_LEN);
+            let piece = Piece::of(data.get(..at)?)?;
+            self.decoder
+                .begun
+                .insert(piece.value, Begun { bytes, left });
+            return self.decoder.piece(data, at);
+        }
+        put(data, varlena_start(0, at), &bytes, IS_COMPRESSED)
+    }
+}
+
+impl Decoder {
+    /// Puts a piece of a value into its place.
+    fn piece(&mut self, data: &mut [u8], at: usize) -> Option<usize> {
+        let piece = Piece::of(data.get(..at)?)?;
+        let value = self.begun.get_mut(&piece.value)?;
+        let start = (piece.number as usize).checked_mul(PIECE_LEN)?;
+        let bytes = value.bytes.get(start..).filter(|bytes| !bytes.is_empty())?;
+        let bytes = bytes.get(..PIECE_LEN).unwrap_or(bytes);
+        let end = put(data, varlena_start(0, at), bytes, 0);
+        value.left -= 1;
+        if value.left == 0 {
+            self.begun.remove(&piece.value);
+        }
+        end
+    }
+}
+
+/// Puts a long varlena with these bytes and flags into its place, and returns its end.
+fn put(data: &mut [u8], start: usize, bytes: &[u8], flags: u32) -> Option<usize> {
+    let len = HEADER_LEN + bytes.len();
+    let (header, content) = data.get_mut(start..start + len)?.split_at_mut(HEADER_LEN);
+    header.copy_from_slice(&((len as u32) << 2 | flags).to_le_bytes());
+    content.copy_from_slice(bytes);
+    Some(start + len)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::format_example;
+    use crate::format_version::FormatVersion;
+    use crate::streams::StreamReader;
+
+    /// A varlena of four bytes before its content.
+    fn long(content: &[u8], flags: u32) -> Vec<u8> {
+        let mut data = vec![0; HEADER_LEN + content.len()];
+        put(&mut data, 0, content, flags).unwrap();
+        data
+    }
+
+    fn compressed(method: Method, value: &[u8]) -> Vec<u8> {
+        let made = Values::new(Proof::Each).put_together(method, value);
+        made.unwrap()
+    }
+
+    /// A text that stays long when it is compressed.
+    fn text(seed: u32, words: u32) -> Vec<u8> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state >> 20
+        };
+        let words = (0..words).map(|_| format!("word{} ", next() % 300));
+        words.collect::<String>().into_bytes()
+    }
+
+    /// The rows of a TOAST table: two numbers and a piece each.
+    fn rows_of(number: u32, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let pieces = (0u32..).zip(bytes.chunks(PIECE_LEN));
+        let row = |(place, piece): (u32, &[u8])| {
+            let numbers = [number.to_le_bytes(), place.to_le_bytes()].concat();
+            [numbers, long(piece, 0)].concat()
+        };
+        pieces.map(row).collect()
+    }
+
+    /// Codes the pieces of rows, decodes them, and returns how many bytes of values were taken apart.
+    fn round_trip(rows: &[Vec<u8>]) -> usize {
+        let values: Vec<&[u8]> = rows.iter().map(|row| &row[8..]).collect();
+        let pieces: Vec<Piece> = rows
+            .iter()
+            .map(|row| Piece::of(&row[..8]).unwrap())
+            .collect();
+        let apart = TakenApart::find(&values, Some(&pieces), Proof::Each);
+        let taken = apart.map_or(0, |apart| apart.values_len());
+        let mut coder = StreamWriter::default();
+        let choices = coder.open(StreamKind::HeapSchema, 1);
+        let attribute = Attribute::Varlena;
+        let mut column = Column::open(&mut coder, choices, attribute, Some(&values), Some(&pieces));
+        column.code_all(&mut coder, &values);
+        assert!(!coder.failed());
+        let content = coder.into_content().bytes;
+        let mut reader = StreamReader::of_content(content, FormatVersion::CURRENT).unwrap();
+        let choices = reader.open(StreamKind::HeapSchema, 1);
+        let mut column = Column::open(&mut reader, choices, attribute, None, None);
+        for row in rows {
+            let mut decoded = vec![0; row.len()];
+            decoded[..8].copy_from_slice(&row[..8]);
+            assert_eq!(column.code(&mut reader, &mut decoded, 8), row.len());
+            assert_eq!(decoded, *row);
+        }
+        assert!(reader.exhausted() && !reader.failed());
+        taken
+    }
+
+    #[test]
+    fn values_in_pieces_come_back_in_any_order() {
+        let texts = [text(1, 2000), text(2, 3000), text(3, 5000)];
+        let methods = [Method::PglzSigned, Method::Lz4, Method::PglzUnsigned];
+        let all = texts.iter().zip(methods).zip(40..);
+        let mut rows: Vec<Vec<u8>> = all
+            .flat_map(|((text, method), number)| rows_of(number, &compressed(method, text)))
+            .collect();
+        let len = texts.iter().map(Vec::len).sum();
+        assert!(rows.len() > 8);
+        assert_eq!(round_trip(&rows), len);
+        rows.reverse();
+        assert_eq!(round_trip(&rows), len);
+        let every_second = |from| rows.iter().skip(from).step_by(2).cloned();
+        let mixed: Vec<Vec<u8>> = every_second(1).chain(every_second(0)).collect();
+        assert_eq!(round_trip(&mixed), len);
+    }
+
+    #[test]
+    fn what_is_not_whole_or_there_twice_is_as_it_is() {
+        let value = compressed(Method::PglzSigned, &text(1, 3000));
+        let other = compressed(Method::PglzSigned, &text(2, 900));
+        let rows = rows_of(7, &value);
+        let others = rows_of(8, &other);
+        for missing in 0..rows.len() {
+            let mut left = rows.clone();
+            left.remove(missing);
+            left.extend_from_slice(&others);
+            assert_eq!(round_trip(&left), text(2, 900).len(), "without {missing}");
+        }
+        let twice = [rows.clone(), rows, others].concat();
+        assert_eq!(round_trip(&twice), text(1, 3000).len() + text(2, 900).len());
+    }
+
+    #[test]
+    fn a_piece_that_is_none_is_refused() {
+        let mut decoder = Decoder {
+            compressor: Values::new(Proof::Each),
+            begun: HashMap::new(),
+            value: Vec::new(),
+        };
+        let bytes = vec![1; PIECE_LEN + 3];
+        decoder.begun.insert(5, Begun { bytes, left: 2 });
+        let mut piece = |value: u32, number: u32, at: usize, len: usize| {
+            let mut row = [value.to_le_bytes(), number.to_le_bytes()].concat();
+            row.resize(len, 0);
+            decoder.piece(&mut row, at)
+        };
+        assert_eq!(piece(6, 0, 8, 3000), None);
+        assert_eq!(piece(5, 2, 8, 3000), None);
+        assert_eq!(piece(5, u32::MAX, 8, 3000), None);
+        assert_eq!(piece(5, 0, 8, 2000), None);
+        assert_eq!(piece(5, 0, 7, 3000), None);
+        assert_eq!(piece(5, 1, 8, 3000), Some(15));
+    }
+
+    #[test]
+    fn decodes_the_example_of_the_specification() {
+        let mut reader = format_example::reader("model/values.md", "compressed values");
+        let choices = reader.open(StreamKind::HeapSchema, 1);
+        let mut column = Column::open(&mut reader, choices, Attribute::Varlena, None, None);
+        let text = b"a rose is a rose is a rose is a rose";
+        let packed = compressed(Method::PglzSigned, text);
+        let expected = [b"\x09yes".as_slice(), &long(&packed, IS_COMPRESSED)].concat();
+        let mut data = vec![0; expected.len()];
+        let end = column.code(&mut reader, &mut data, 0);
+        assert_eq!(column.code(&mut reader, &mut data, end), expected.len());
+        assert_eq!(data, expected);
+        assert!(reader.exhausted() && !reader.failed());
+    }
+}
