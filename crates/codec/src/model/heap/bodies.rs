@@ -188,20 +188,15 @@ impl<'a> Values<'a> {
     /// Which pieces of values the values of an attribute are, if the relation may be a TOAST table: it has nothing
     /// but two numbers before them.
     fn pieces(&self, number: usize) -> Option<Vec<Piece>> {
-        let is_last = number + 1 == self.attributes.len();
-        if !is_last || self.attributes[number] != Attribute::Varlena {
+        if number != 2 || self.attributes.len() != 3 || self.attributes[2] != Attribute::Varlena {
             return None;
         }
-        let fitting = self
-            .bodies
-            .iter()
-            .zip(&self.fits)
-            .filter(|(_, fits)| **fits);
-        let pieces = fitting.zip(&self.spans[number]).map(|((body, _), span)| {
-            let is_third = body.attributes == 3 && body.bitmap_len() == 0;
-            let (before, _) = span.before(body).split_last_chunk::<8>()?;
-            let is_behind_two = before.len() == body.aligned_start();
-            (is_third && is_behind_two).then(|| Piece::of(span.before(body)))?
+        let bodies = self.bodies.iter().zip(&self.fits);
+        let having = bodies.filter(|(body, fits)| **fits && body.has(number));
+        let pieces = having.zip(&self.spans[number]).map(|((body, _), span)| {
+            let before = span.before(body);
+            let is_behind_two = before.len() == body.aligned_start() + Piece::NUMBERS_LEN;
+            is_behind_two.then(|| Piece::of(before))?
         });
         pieces.collect()
     }

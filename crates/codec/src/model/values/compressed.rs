@@ -48,9 +48,12 @@ pub struct Piece {
 }
 
 impl Piece {
+    /// Bytes of the two numbers.
+    pub const NUMBERS_LEN: usize = 8;
+
     /// The two numbers at the end of what stands before the piece.
     pub fn of(before: &[u8]) -> Option<Piece> {
-        let (_, numbers) = before.split_last_chunk::<8>()?;
+        let (_, numbers) = before.split_last_chunk::<{ Piece::NUMBERS_LEN }>()?;
         Some(Piece {
             value: get_u32(numbers, 0),
             number: get_u32(numbers, 4),
