@@ -12,7 +12,7 @@ pub struct FormatVersion(u8);
 
 impl FormatVersion {
     /// The version that is written.
-    pub const CURRENT: FormatVersion = FormatVersion(14);
+    pub const CURRENT: FormatVersion = FormatVersion(15);
 
     const GIST: FormatVersion = FormatVersion(2);
     const ROW_VERSIONS: FormatVersion = FormatVersion(3);
@@ -29,6 +29,7 @@ impl FormatVersion {
     const RETURNS: FormatVersion = FormatVersion(12);
     const KNOWN_ROWS: FormatVersion = FormatVersion(13);
     const OWN_PAGES: FormatVersion = FormatVersion(14);
+    const TOKENS: FormatVersion = FormatVersion(15);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -145,6 +146,11 @@ impl FormatVersion {
     /// There are members of indexes that are told from the rows of their tables.
     pub fn has_index_pages(self) -> bool {
         self >= Self::INDEX_PAGES
+    }
+
+    /// Hexadecimal tokens of texts are packed.
+    pub fn has_tokens(self) -> bool {
+        self >= Self::TOKENS
     }
 
     /// Headers have the name of the original.
