@@ -252,17 +252,15 @@ impl Words {
 
     /// The encoder's next symbol, and the number of bytes that it stands for.
     fn next(&self, rest: &[u8], likely: [u16; 2]) -> (u16, usize) {
-        let find_token = |rest: &[u8]| {
-            let is_likely = |number: u16| likely.contains(&(TOKEN + number));
-            self.tokens.find(rest, is_likely)
-        };
-        if let Some((number, len)) = find_token(rest) {
-            return (TOKEN + number, len);
-        }
         let mut len = piece_len(rest);
-        // A blank belongs to the word behind it, but not to a token.
-        if len > 1 && rest[0] == b' ' && find_token(&rest[1..]).is_some() {
-            len = 1;
+        if self.tokens.count() > 0 {
+            let is_token = |symbol: &u16| (TOKEN..self.first).contains(symbol);
+            match self.tokens.find(rest, len, likely.iter().any(is_token)) {
+                Some((0, number, len)) => return (TOKEN + number, len),
+                // The piece in front of it.
+                Some((start, ..)) => len = start,
+                None => {}
+            }
         }
         let piece = &rest[..len];
         let symbol = match piece.first() {

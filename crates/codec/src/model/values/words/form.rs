@@ -203,6 +203,19 @@ const PARTS: [u8; 256] = {
     parts
 };
 
+/// Where in the piece of this length at the beginning of bytes a run may begin that goes on behind it, as one of both
+/// letters and decimal digits does: behind a blank or another letter at most, since more of those are a name.
+#[inline(always)]
+pub fn run_start(rest: &[u8], len: usize) -> Option<usize> {
+    let is_digit = |byte: &u8| PARTS[usize::from(*byte)] & (LOWER_RUN | UPPER_RUN) != 0;
+    if !rest.get(len).is_some_and(is_digit) {
+        return None;
+    }
+    let start = usize::from(!rest.first().is_some_and(is_digit));
+    let is_run = start < len && rest[start..len].iter().all(is_digit);
+    is_run.then_some(start)
+}
+
 /// A run of hexadecimal digits that may be a token.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
@@ -218,7 +231,6 @@ pub struct Run {
 
 impl Run {
     /// The run at the beginning of bytes.
-    #[inline]
     pub fn at(rest: &[u8]) -> Option<Run> {
         let (len, parts, seen) = scan(rest, TOKEN_DIGITS_MAX)?;
         if len < TOKEN_DIGITS_MIN {

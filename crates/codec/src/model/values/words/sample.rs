@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::hash::BuildHasher as _;
 
-use super::form::{Form, Run};
+use super::form::{Form, Run, run_start};
 use super::split::{Class, class, piece_len};
 use super::tokens::FORMS_MAX;
 use crate::fast_hash::SeededHash;
@@ -16,6 +16,8 @@ const TOKENS_MIN: usize = 2;
 const PART_MIN: usize = 256;
 /// Tokens of a form are kept if this part of them came before.
 const KEPT_PART: usize = 8;
+/// Tokens of which fewer than this part are different are words: those are foreseen.
+const DIFFERENT_PART: usize = 8;
 /// Maximum number of forms that are counted.
 const COUNTED_MAX: usize = 2 * FORMS_MAX;
 
@@ -44,7 +46,9 @@ impl TextForms {
         let mut tokens = Vec::new();
         counted.forms.sort_by_key(|own| usize::MAX - own.len());
         for own in counted.forms {
-            let is_wanted = own.count >= TOKENS_MIN && own.len() * PART_MIN >= seen;
+            let is_wanted = own.count >= TOKENS_MIN
+                && own.different.len() * DIFFERENT_PART >= own.count
+                && own.len() * PART_MIN >= seen;
             match own.form() {
                 form if is_wanted && tokens.len() < FORMS_MAX => tokens.push(form),
                 _ => digits |= own.digits,
@@ -91,17 +95,21 @@ impl Counted {
         let (mut at, mut token_end, mut own) = (0, 0, None);
         while at < text.len() {
             let rest = &text[at..];
+            let mut len = piece_len(rest);
             if at >= token_end {
                 own = None;
-                let start = usize::from(rest[0] == b' ');
-                if let Some(run) = Run::at(&rest[start..])
-                    && let Some(form) = run.form()
+                if let Some(start) = run_start(rest, len)
+                    && let Some(form) = Run::at(&rest[start..]).and_then(|run| run.form())
                 {
-                    own = self.count(form, &rest[start..][..form.len()]);
-                    token_end = at + start + form.len();
+                    match start {
+                        0 => {
+                            own = self.count(form, &rest[..form.len()]);
+                            token_end = at + form.len();
+                        }
+                        _ => len = start,
+                    }
                 }
             }
-            let len = piece_len(rest);
             if class(rest[0]) == Class::Digit {
                 match own.and_then(|own: usize| self.forms.get_mut(own)) {
                     Some(own) => own.digits |= 1 << len,

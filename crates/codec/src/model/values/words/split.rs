@@ -28,12 +28,13 @@ const CLASSES: [Class; 256] = {
 };
 
 /// The class of a byte.
+#[inline]
 pub fn class(byte: u8) -> Class {
     CLASSES[usize::from(byte)]
 }
 
 /// The offset, from `at` on, of the first byte of another class, or `len_max` at most.
-#[inline]
+#[inline(always)]
 fn run_end(bytes: &[u8], mut at: usize, wanted: Class, len_max: usize) -> usize {
     let end = bytes.len().min(len_max);
     while at < end && class(bytes[at]) == wanted {
@@ -44,7 +45,7 @@ fn run_end(bytes: &[u8], mut at: usize, wanted: Class, len_max: usize) -> usize 
 
 /// The length of the piece at the beginning: letters with an optional blank before them, digits,
 /// or other bytes.
-#[inline]
+#[inline(always)]
 pub fn piece_len(rest: &[u8]) -> usize {
     let Some(&first) = rest.first() else { return 0 };
     let begins_word = |at: usize| {

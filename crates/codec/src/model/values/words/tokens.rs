@@ -4,7 +4,7 @@
 //! the words around them. So a token is a symbol of its form, which is easily foreseen, and its digits are in a stream
 //! of the form, two in a byte.
 
-use super::form::{Form, PACKED_MAX, Run, TOKEN_DIGITS_MAX};
+use super::form::{Form, PACKED_MAX, Run, TOKEN_DIGITS_MAX, run_start};
 use crate::fast_hash::fold;
 use crate::streams::coder::{Coder, StreamId};
 use crate::streams::kind::StreamKind;
@@ -77,7 +77,9 @@ impl Tokens {
         self.forms.len() as u16
     }
 
-    /// Codes the token at `at`, of the form of this number, and returns its length.
+    /// Codes the token at `at`, of the form of this number, and returns its length. It is no part of the loop over
+    /// words, whose time counts.
+    #[inline(never)]
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -106,27 +108,24 @@ impl Tokens {
         form.len()
     }
 
-    /// The number of the form of the token at the beginning, and its length. A run of only letters or only decimal
-    /// digits is a token where one of its form is likely. Encoder only.
-    #[inline]
-    pub fn find(&self, rest: &[u8], is_likely: impl Fn(u16) -> bool) -> Option<(u16, usize)> {
-        if self.forms.is_empty() {
-            return None;
-        }
-        let run = Run::at(rest)?;
-        let found = |numbers: &[u8; 2]| {
-            let mut numbers = numbers.iter().zip(run.cases);
-            let is_found = |&(&number, is_case): &(&u8, bool)| {
-                is_case && number != NONE && (run.is_mixed || is_likely(number.into()))
-            };
-            let (number, _) = numbers.find(is_found)?;
-            let form = self.forms.get(usize::from(*number))?.form;
-            Some((u16::from(*number), form.len()))
+    /// Where in the piece of this length at the beginning of `rest` a token begins, the number of its form, and its
+    /// length. A run of only letters or only decimal digits is a token where some token is likely. Encoder only.
+    #[inline(never)]
+    pub fn find(&self, rest: &[u8], len: usize, is_likely: bool) -> Option<(usize, u16, usize)> {
+        let start = match run_start(rest, len) {
+            Some(start) => start,
+            None if is_likely => usize::from(rest.first() == Some(&b' ')),
+            None => return None,
         };
-        if run.is_uuid {
-            return found(&self.uuids);
-        }
-        found(self.numbers.get(run.len)?)
+        let run = Run::at(&rest[start..]).filter(|run| run.is_mixed || is_likely)?;
+        let numbers = match run.is_uuid {
+            true => &self.uuids,
+            false => self.numbers.get(run.len)?,
+        };
+        let mut numbers = numbers.iter().zip(run.cases);
+        let (&number, _) = numbers.find(|&(&number, is_case)| is_case && number != NONE)?;
+        let form = self.forms.get(usize::from(number))?.form;
+        Some((start, number.into(), form.len()))
     }
 }
 
