@@ -1,4 +1,4 @@
-//! Forms of tokens: how many hexadecimal digits a token has, and how they are written.
+//! Forms of tokens: how many hexadecimal digits a token has, and how they are written; or how many letters and digits.
 
 use crate::streams::coder::{Coder, StreamId};
 
@@ -6,8 +6,10 @@ use crate::streams::coder::{Coder, StreamId};
 pub const TOKEN_DIGITS_MAX: usize = 128;
 /// Minimum number of digits of a token that the encoder looks for.
 pub const TOKEN_DIGITS_MIN: usize = 4;
-/// Maximum number of bytes that the digits of a token are packed into.
-pub const PACKED_MAX: usize = TOKEN_DIGITS_MAX / 2;
+/// Minimum length of a token of any letters and digits that the encoder looks for.
+const PLAIN_MIN: usize = 10;
+/// Number of times that letters and digits take turns in what is surely no name with a number.
+const TURNS_MIN: usize = 3;
 /// Length of a uuid as text.
 const UUID_LEN: usize = 36;
 /// Number of digits of a uuid.
@@ -21,6 +23,8 @@ const UPPER: u8 = 1;
 const UUID: u8 = 2;
 /// Tokens are kept, because they come again.
 const KEPT: u8 = 4;
+/// The token is not packed: it has any bytes.
+const PLAIN: u8 = 8;
 
 /// How tokens are written that have a stream of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +51,14 @@ impl Form {
         }
     }
 
+    /// The form of tokens of so many letters and digits.
+    pub fn of_letters(len: usize) -> Form {
+        Form {
+            flags: PLAIN,
+            digits: len as u8,
+        }
+    }
+
     /// The same, of tokens that come again.
     pub fn kept(self) -> Form {
         Form {
@@ -61,7 +73,7 @@ impl Form {
             flags: coder.u8(choices, self.flags),
             digits: coder.u8(choices, self.digits),
         };
-        let is_known = form.flags <= UPPER | UUID | KEPT
+        let is_known = (form.flags <= UPPER | UUID | KEPT || form.flags & !KEPT == PLAIN)
             && (1..=TOKEN_DIGITS_MAX).contains(&form.digits.into())
             && (!form.is_uuid() || form.digits == UUID_DIGITS);
         if !is_known {
@@ -79,6 +91,10 @@ impl Form {
         self.flags & UUID != 0
     }
 
+    pub fn is_plain(self) -> bool {
+        self.flags & PLAIN != 0
+    }
+
     pub fn is_kept(self) -> bool {
         self.flags & KEPT != 0
     }
@@ -93,12 +109,18 @@ impl Form {
 
     /// The number of bytes that its digits are packed into.
     pub fn packed_len(self) -> usize {
-        usize::from(self.digits).div_ceil(2)
+        match self.is_plain() {
+            true => self.digits.into(),
+            false => usize::from(self.digits).div_ceil(2),
+        }
     }
 
     /// Packs the digits of a token, two in a byte, the first one in the higher bits. Of an odd number the first one
     /// is alone in its byte.
     pub fn pack(self, token: &[u8], packed: &mut [u8]) {
+        if self.is_plain() {
+            return copy(token, packed);
+        }
         if !self.is_uuid() {
             return pack(token, packed);
         }
@@ -114,6 +136,9 @@ impl Form {
 
     /// Writes the token whose digits are packed.
     pub fn unpack(self, mut packed: &[u8], token: &mut [u8]) {
+        if self.is_plain() {
+            return copy(packed, token);
+        }
         match self.is_uuid() {
             true => {
                 for (start, end) in groups(token.len()) {
@@ -130,6 +155,13 @@ impl Form {
         if self.is_upper() {
             token.make_ascii_uppercase();
         }
+    }
+}
+
+/// Copies bytes to a place that is as long, or empty where the coder has failed.
+fn copy(from: &[u8], to: &mut [u8]) {
+    if from.len() == to.len() {
+        to.copy_from_slice(from);
     }
 }
 
@@ -214,6 +246,28 @@ pub fn run_start(rest: &[u8], len: usize) -> Option<usize> {
     let start = usize::from(!rest.first().is_some_and(is_digit));
     let is_run = start < len && rest[start..len].iter().all(is_digit);
     is_run.then_some(start)
+}
+
+/// The length of the run of letters and digits at the beginning of bytes that may be a token, and whether it surely is.
+pub fn plain_run(rest: &[u8]) -> Option<(usize, bool)> {
+    let (mut turns, mut last) = (0, None);
+    let mut len = 0;
+    for byte in rest {
+        if !byte.is_ascii_alphanumeric() {
+            if PARTS[usize::from(*byte)] & WORDLY != 0 {
+                return None;
+            }
+            break;
+        }
+        let is_digit = Some(byte.is_ascii_digit());
+        turns += usize::from(is_digit != last);
+        last = is_digit;
+        len += 1;
+        if len > TOKEN_DIGITS_MAX {
+            return None;
+        }
+    }
+    (len >= PLAIN_MIN).then_some((len, turns > TURNS_MIN))
 }
 
 /// A run of hexadecimal digits that may be a token.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::hash::BuildHasher as _;
 
-use super::form::{Form, Run, run_start};
+use super::form::{Form, Run, plain_run, run_start};
 use super::split::{Class, class, piece_len};
 use super::tokens::FORMS_MAX;
 use crate::fast_hash::SeededHash;
@@ -98,9 +98,7 @@ impl Counted {
             let mut len = piece_len(rest);
             if at >= token_end {
                 own = None;
-                if let Some(start) = run_start(rest, len)
-                    && let Some(form) = Run::at(&rest[start..]).and_then(|run| run.form())
-                {
+                if let Some((start, form)) = find(rest, len) {
                     match start {
                         0 => {
                             own = self.count(form, &rest[..form.len()]);
@@ -143,6 +141,20 @@ impl Counted {
         own.different.insert(hash);
         Some(place)
     }
+}
+
+/// Where in the piece of this length at the beginning of `rest` a token begins, and its form.
+fn find(rest: &[u8], len: usize) -> Option<(usize, Form)> {
+    if !rest.get(len).is_some_and(u8::is_ascii_alphanumeric) {
+        return None;
+    }
+    let digits = run_start(rest, len).and_then(|start| Some((start, Run::at(&rest[start..])?)));
+    if let Some((start, run)) = digits {
+        return Some((start, run.form()?));
+    }
+    let start = usize::from(rest[0] == b' ');
+    let (len, is_sure) = plain_run(&rest[start..])?;
+    is_sure.then(|| (start, Form::of_letters(len)))
 }
 
 #[cfg(test)]

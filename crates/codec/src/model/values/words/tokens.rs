@@ -4,7 +4,7 @@
 //! the words around them. So a token is a symbol of its form, which is easily foreseen, and its digits are in a stream
 //! of the form, two in a byte.
 
-use super::form::{Form, PACKED_MAX, Run, TOKEN_DIGITS_MAX, run_start};
+use super::form::{Form, Run, TOKEN_DIGITS_MAX, plain_run, run_start};
 use crate::fast_hash::fold;
 use crate::streams::coder::{Coder, StreamId};
 use crate::streams::kind::StreamKind;
@@ -25,6 +25,8 @@ pub struct Tokens {
     /// For each number of digits, the forms in lower case and in upper case, and those of uuids (encoder only).
     numbers: Vec<[u8; 2]>,
     uuids: [u8; 2],
+    /// For each length, the form of letters and digits; empty if there is none (encoder only).
+    plain: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -64,6 +66,11 @@ impl Tokens {
         self.numbers = vec![[NONE; 2]; TOKEN_DIGITS_MAX + 1];
         self.uuids = [NONE; 2];
         for (number, form) in forms.iter().enumerate() {
+            if form.is_plain() {
+                self.plain.resize(TOKEN_DIGITS_MAX + 1, NONE);
+                self.plain[form.len()] = number as u8;
+                continue;
+            }
             let place = match form.is_uuid() {
                 true => &mut self.uuids,
                 false => &mut self.numbers[form.len()],
@@ -93,7 +100,7 @@ impl Tokens {
         };
         let form = own.form;
         let token = coder.part(data, at, at + form.len());
-        let mut packed = [0; PACKED_MAX];
+        let mut packed = [0; TOKEN_DIGITS_MAX];
         let packed = &mut packed[..form.packed_len()];
         if C::ENCODING {
             form.pack(token, packed);
@@ -112,6 +119,25 @@ impl Tokens {
     /// length. A run of only letters or only decimal digits is a token where some token is likely. Encoder only.
     #[inline(never)]
     pub fn find(&self, rest: &[u8], len: usize, is_likely: bool) -> Option<(usize, u16, usize)> {
+        let goes_on = rest.get(len).is_some_and(u8::is_ascii_alphanumeric);
+        if !goes_on && !is_likely {
+            return None;
+        }
+        let (start, number) = match self.find_digits(rest, len, is_likely) {
+            Some(found) => found,
+            None if self.plain.is_empty() => return None,
+            None => {
+                let start = usize::from(rest.first() == Some(&b' '));
+                let (len, is_sure) = plain_run(&rest[start..])?;
+                (start, *self.plain.get(len).filter(|_| is_sure || is_likely)?)
+            }
+        };
+        let form = self.forms.get(usize::from(number))?.form;
+        Some((start, number.into(), form.len()))
+    }
+
+    /// Where a token of hexadecimal digits begins, and the number of its form.
+    fn find_digits(&self, rest: &[u8], len: usize, is_likely: bool) -> Option<(usize, u8)> {
         let start = match run_start(rest, len) {
             Some(start) => start,
             None if is_likely => usize::from(rest.first() == Some(&b' ')),
@@ -124,8 +150,7 @@ impl Tokens {
         };
         let mut numbers = numbers.iter().zip(run.cases);
         let (&number, _) = numbers.find(|&(&number, is_case)| is_case && number != NONE)?;
-        let form = self.forms.get(usize::from(number))?.form;
-        Some((start, number.into(), form.len()))
+        Some((start, number))
     }
 }
 
