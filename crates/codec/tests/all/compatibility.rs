@@ -80,6 +80,7 @@ fn what_came_later_is_rejected_in_an_earlier_version() {
 fn first_version(name: &str) -> Option<u8> {
     match name {
         name if name.ends_with("_own_pages.wz") => Some(14),
+        "v15_tokens.wz" => Some(15),
         "v4_words.wz" => Some(4),
         "v7_heap_pages.wz" | "v7_other_indexes.wz" => Some(7),
         "v6_coded_streams.wz" | "v6_long_columns.wz" => Some(6),

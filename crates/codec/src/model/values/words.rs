@@ -340,6 +340,8 @@ mod tests {
         let piece = prop_oneof![
             "[a-c]{1,3}".prop_map(String::into_bytes),
             "[0-9]{1,40}".prop_map(String::into_bytes),
+            "[ -]?([0-9a-f]{9}|[0-9A-F]{12}|[0-9A-Za-z]{16})".prop_map(String::into_bytes),
+            "([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12} ?){1,2}".prop_map(String::into_bytes),
             " {0,3}[-,.;]{0,2}".prop_map(String::into_bytes),
             "[é ]{1,3}".prop_map(String::into_bytes),
             prop::collection::vec(any::<u8>(), 0..300),
@@ -411,15 +413,92 @@ mod tests {
     }
 
     #[test]
-    fn decodes_the_example_of_the_specification() {
-        let mut reader = format_example::reader("model/values.md", "words");
-        let choices = reader.open(StreamKind::HeapSchema, 1);
-        let mut words = Words::open(&mut reader, choices, &TextForms::default());
-        for text in [b"no 42", b"no 17"] {
-            let mut data = [0; 5];
-            assert_eq!(words.code(&mut reader, &mut data, 0, 0), 5);
-            assert_eq!(&data, text);
+    fn tokens_take_a_byte_for_two_digits() {
+        let token = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let texts: Vec<String> = (1..=2000)
+            .map(|number| format!("user {:016x} and {:016X}", token(number), token(number / 9)))
+            .collect();
+        let texts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+        let content = encode(&texts, texts.len());
+        // Of the second tokens nearly all come again.
+        let digits = texts.len() * (8 + 2) + texts.len() / 9 * 8;
+        assert!(content.len() < digits + 1000, "{}", content.len());
+        let lens: Vec<usize> = texts.iter().map(|text| text.len()).collect();
+        assert!(decode(content, &lens).is_some_and(|decoded| decoded == texts));
+    }
+
+    /// What a decoder makes of a text that is a token, of a form with these flags and so many digits, and kept from
+    /// so many tokens back.
+    fn decoded_token(flags: u8, digits: u8, back: u16) -> Option<Vec<u8>> {
+        let mut content = StreamWriter::default();
+        let choices = content.open(StreamKind::HeapSchema, 1);
+        content.u32(choices, 0);
+        for byte in [1, flags, digits] {
+            content.u8(choices, byte);
         }
-        assert!(reader.exhausted() && !reader.failed());
+        let runs = content.open(StreamKind::WordRun, 1);
+        let symbols = content.open(StreamKind::WordSymbol, 2);
+        content.open(StreamKind::WordLen, 1);
+        content.open(StreamKind::WordText, 1);
+        let packed = content.open(StreamKind::Digits, 1);
+        for symbol in [TOKEN, END] {
+            content.u8(runs, 0);
+            content.u16(symbols, symbol);
+        }
+        if back == 0 {
+            content.bytes(packed, &mut [0xAB; 16]);
+        }
+        if flags & 4 != 0 {
+            let backs = content.open(StreamKind::Digits, 2);
+            content.u16(backs, back);
+        }
+        let len = match flags & 2 {
+            0 => digits.into(),
+            _ => 36,
+        };
+        decode(content.into_content().bytes, &[len]).map(|texts| texts.concat())
+    }
+
+    #[test]
+    fn refuses_tokens_that_no_encoder_writes() {
+        let token = |text: &str| Some(text.as_bytes().to_vec());
+        assert_eq!(decoded_token(0, 32, 0), token(&"ab".repeat(16)));
+        assert_eq!(decoded_token(5, 31, 0), token(&"BAB".repeat(11)[..31]));
+        assert_eq!(
+            decoded_token(3, 32, 0),
+            token("ABABABAB-ABAB-ABAB-ABAB-ABABABABABAB")
+        );
+        assert_eq!(decoded_token(8, 16, 0), Some(vec![0xAB; 16]));
+        for (flags, digits, back) in [
+            (16, 32, 0),
+            (9, 16, 0),
+            (10, 16, 0),
+            (2, 31, 0),
+            (0, 0, 0),
+            (0, 129, 0),
+            (4, 32, 1),
+            (4, 32, 5000),
+        ] {
+            assert_eq!(decoded_token(flags, digits, back), None, "{flags} {digits}");
+        }
+    }
+
+    #[test]
+    fn decodes_the_examples_of_the_specification() {
+        let examples: [(&str, &[&str]); 2] = [
+            ("words", &["no 42", "no 17"]),
+            ("tokens", &["at F09BA", "at 00001", "at F09BA"]),
+        ];
+        for (title, texts) in examples {
+            let mut reader = format_example::reader("model/values.md", title);
+            let choices = reader.open(StreamKind::HeapSchema, 1);
+            let mut words = Words::open(&mut reader, choices, &TextForms::default());
+            for text in texts {
+                let mut data = vec![0; text.len()];
+                assert_eq!(words.code(&mut reader, &mut data, 0, 0), text.len());
+                assert_eq!(data, text.as_bytes());
+            }
+            assert!(reader.exhausted() && !reader.failed(), "{title}");
+        }
     }
 }

@@ -374,7 +374,10 @@ mod tests {
     #[test]
     fn two_digits_are_a_byte() {
         assert_eq!(packed(Form::of_digits(4, false), "09af"), [0x09, 0xAF]);
-        assert_eq!(packed(Form::of_digits(5, true), "F09BA"), [0x0F, 0x09, 0xBA]);
+        assert_eq!(
+            packed(Form::of_digits(5, true), "F09BA"),
+            [0x0F, 0x09, 0xBA]
+        );
         let uuid = "00112233-4455-6677-8899-aabbccddeeff";
         let bytes: Vec<u8> = (0..16).map(|number| number * 0x11).collect();
         assert_eq!(packed(Form::of_uuids(false), uuid), bytes);
@@ -397,8 +400,14 @@ mod tests {
         let uuid = "00112233-4455-6677-8899-aabbccddeeff";
         assert_eq!(run(uuid), Some((8, [true, false], true, true)));
         assert_eq!(run(&uuid[..35]), Some((8, [true, true], false, false)));
-        assert_eq!(run(&uuid.replace("ff", "fz")), Some((8, [true, true], false, false)));
-        assert_eq!(run(&"1".repeat(128)), Some((128, [true, true], false, false)));
+        assert_eq!(
+            run(&uuid.replace("ff", "fz")),
+            Some((8, [true, true], false, false))
+        );
+        assert_eq!(
+            run(&"1".repeat(128)),
+            Some((128, [true, true], false, false))
+        );
         assert_eq!(run(&"1".repeat(129)), None);
     }
 }

@@ -192,6 +192,9 @@ mod tests {
             "of 00112233-4455-6677-8899-aabbccddeeff",
             "of 10112233-4455-6677-8899-aabbccddeeff",
         ]);
-        assert_eq!((forms.digits, forms.tokens), (0, vec![Form::of_uuids(false)]));
+        assert_eq!(
+            (forms.digits, forms.tokens),
+            (0, vec![Form::of_uuids(false)])
+        );
     }
 }

@@ -129,7 +129,10 @@ impl Tokens {
             None => {
                 let start = usize::from(rest.first() == Some(&b' '));
                 let (len, is_sure) = plain_run(&rest[start..])?;
-                (start, *self.plain.get(len).filter(|_| is_sure || is_likely)?)
+                (
+                    start,
+                    *self.plain.get(len).filter(|_| is_sure || is_likely)?,
+                )
             }
         };
         let form = self.forms.get(usize::from(number))?.form;
