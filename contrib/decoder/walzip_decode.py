@@ -1452,6 +1452,42 @@ class DictionaryColumn:
         return self.values[number]
 
 
+class Tokens:
+    """Tokens of one form."""
+
+    UPPER, UUID, KEPT, PLAIN = 1, 2, 4, 8
+    KEPT_MAX = 4096
+
+    def __init__(self, flags, digits):
+        need(flags <= 7 or flags in (8, 12), "an unknown form of tokens")
+        need(1 <= digits <= 128, "tokens of no or too many digits")
+        need(not flags & self.UUID or digits == 32, "a uuid of other than 32 digits")
+        self.flags, self.digits = flags, digits
+        self.length = digits if flags & self.PLAIN else (digits + 1) // 2
+        self.kept = []
+
+    def open(self, streams):
+        self.contents = Stream(streams, DIGITS).open()
+        if self.flags & self.KEPT:
+            self.backs = Stream(streams, DIGITS).open()
+
+    def take(self):
+        back = self.backs.u16() if self.flags & self.KEPT else 0
+        if back:
+            need(back <= min(len(self.kept), self.KEPT_MAX), "a token that is not kept")
+            return self.kept[-back]
+        token = self.contents.take(self.length)
+        if not self.flags & self.PLAIN:
+            token = token.hex()[-self.digits:].encode()
+        if self.flags & self.UPPER:
+            token = token.upper()
+        if self.flags & self.UUID:
+            token = b"-".join((token[:8], token[8:12], token[12:16], token[16:20], token[20:]))
+        if self.flags & self.KEPT:
+            self.kept.append(token)
+        return token
+
+
 class Words:
     """Texts as words."""
 
@@ -1465,9 +1501,19 @@ class Words:
         self.lengths = Stream(streams, WORD_LEN).open()
         self.texts = Stream(streams, WORD_TEXT).open()
         self.digits = {n: Stream(streams, DIGITS).open() for n in range(1, 29) if runs >> n & 1}
+        self.tokens = self._open_tokens(streams, choices) if streams.version >= 15 else []
         self.words = []
         self.by_two, self.by_one = {}, {}
         self.left, self.full = None, False
+
+    @staticmethod
+    def _open_tokens(streams, choices):
+        count = choices.u8()
+        need(count <= 32, "too many forms of tokens")
+        tokens = [Tokens(choices.u8(), choices.u8()) for _ in range(count)]
+        for form in tokens:
+            form.open(streams)
+        return tokens
 
     def _symbol(self, a, b):
         while True:
@@ -1491,6 +1537,7 @@ class Words:
 
     def take(self):
         out, a, b = [], self.END, self.END
+        first = 31 + len(self.tokens)
         while True:
             symbol = self._symbol(a, b)
             if symbol == 1:
@@ -1498,12 +1545,14 @@ class Words:
                 need(length, "a new word of length 0")
                 word = self.texts.take(length)
                 out.append(word)
-                if len(self.words) < 65505:
-                    symbol = 31 + len(self.words)
+                if len(self.words) < 65505 - len(self.tokens):
+                    symbol = first + len(self.words)
                     self.words.append(word)
+            elif symbol >= first:
+                need(symbol - first < len(self.words), "a word that does not exist")
+                out.append(self.words[symbol - first])
             elif symbol > 30:
-                need(symbol - 31 < len(self.words), "a word that does not exist")
-                out.append(self.words[symbol - 31])
+                out.append(self.tokens[symbol - 31].take())
             elif symbol > 2:
                 need(symbol - 2 in self.digits, "a number of digits that has no stream")
                 out.append(self.digits[symbol - 2].take(symbol - 2))

@@ -30,6 +30,7 @@ impl FormatVersion {
     const KNOWN_ROWS: FormatVersion = FormatVersion(13);
     const OWN_PAGES: FormatVersion = FormatVersion(14);
     const COMPRESSED_VALUES: FormatVersion = FormatVersion(15);
+    const TOKENS: FormatVersion = FormatVersion(15);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -151,6 +152,11 @@ impl FormatVersion {
     /// There are members of indexes that are told from the rows of their tables.
     pub fn has_index_pages(self) -> bool {
         self >= Self::INDEX_PAGES
+    }
+
+    /// Hexadecimal tokens of texts are packed.
+    pub fn has_tokens(self) -> bool {
+        self >= Self::TOKENS
     }
 
     /// Headers have the name of the original.

@@ -81,6 +81,7 @@ fn first_version(name: &str) -> Option<u8> {
     match name {
         "v15_compressed_values.wz" => Some(15),
         name if name.ends_with("_own_pages.wz") => Some(14),
+        "v15_tokens.wz" => Some(15),
         "v4_words.wz" => Some(4),
         "v7_heap_pages.wz" | "v7_other_indexes.wz" => Some(7),
         "v6_coded_streams.wz" | "v6_long_columns.wz" => Some(6),

@@ -129,7 +129,7 @@ impl Column {
                     && coder.format().has_words()
                     && (C::ENCODING || coder.take_list(WORDS_COST)) =>
             {
-                let words = Words::open(coder, choices, choice.digits);
+                let words = Words::open(coder, choices, &choice.forms);
                 ColumnCoding::Words(Box::new(WordStreams {
                     words,
                     form: coder.open(StreamKind::ValueHeader, 1),

@@ -12,7 +12,7 @@ use super::numeric;
 use super::scale::Scale;
 use super::varlena::plain_content;
 use super::word_choice::{self, WORDS_PART};
-use super::words::DigitRuns;
+use super::words::TextForms;
 use crate::compressors::trial::{Trial, entropy_bytes};
 use crate::limits::{DICTIONARY_VALUE_COST, WORDS_COST};
 use crate::optional_model::OptionalModel;
@@ -64,8 +64,8 @@ pub struct Choice {
     pub decimals: Decimals,
     /// The digits of numerics behind the point.
     pub numeric: numeric::Scale,
-    /// The lengths of the runs of digits in texts.
-    pub digits: DigitRuns,
+    /// The forms of digits and tokens in texts.
+    pub forms: TextForms,
     /// Estimated size of the varlenas when all are concatenated in one stream.
     concatenated: f64,
 }
@@ -138,7 +138,7 @@ impl Choice {
         {
             return Choice {
                 mode: Mode::Words,
-                digits: DigitRuns::of(contents()),
+                forms: TextForms::of(contents()),
                 ..Choice::default()
             };
         }

@@ -12,7 +12,7 @@ use super::jsonb::{
     CONTAINER, COUNT_MASK, Child, IS_OBJECT, NUMERIC, NUMERIC_HEADER_LEN, STRING, aligned,
     child_at, put_child,
 };
-use super::words::{DigitRuns, Words};
+use super::words::{TextForms, Words};
 use crate::fast_hash::SeededHash;
 use crate::limits::{JSON_ENTRY_COST, WORDS_COST};
 use crate::streams::coder::{Coder, StreamId, get_u32};
@@ -82,8 +82,8 @@ struct Field {
     elements: u16,
     /// The shape of its last container (encoder only).
     last_shape: u16,
-    /// The lengths of the runs of digits in its texts, if they are coded as words (encoder only).
-    digits: DigitRuns,
+    /// The forms of digits and tokens in its texts, if they are coded as words (encoder only).
+    forms: TextForms,
     streams: [Option<StreamId>; 6],
 }
 
@@ -175,7 +175,7 @@ impl Json {
                 *stream = (field.has >> number & 1 != 0).then(|| coder.open(kind, width));
             }
             let has_words = field.has_words();
-            let words = has_words.then(|| RefCell::new(Words::open(coder, choices, field.digits)));
+            let words = has_words.then(|| RefCell::new(Words::open(coder, choices, &field.forms)));
             json.words.push(words);
         }
         json

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::words::{DigitRuns, Words};
+use super::words::{TextForms, Words};
 use crate::compressors::trial::Trial;
 use crate::streams::coder::{Coder, StreamId};
 use crate::streams::kind::StreamKind;
@@ -78,7 +78,7 @@ fn cost_in_words((known, texts): (&[&[u8]], &[&[u8]])) -> f64 {
     let mut tally = Tally::default();
     let choices = tally.open(StreamKind::HeapSchema, 1);
     let all = known.iter().chain(texts).copied();
-    let mut words = Words::open(&mut tally, choices, DigitRuns::of(all));
+    let mut words = Words::open(&mut tally, choices, &TextForms::of(all));
     let mut scratch = Vec::new();
     for part in [known, texts] {
         tally.forget();

@@ -4,10 +4,18 @@
 //! follows two symbols is predicted to be the one that last followed the same two. A run of
 //! correct predictions is coded as its length.
 
+mod form;
+mod sample;
+mod split;
+mod tokens;
+
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use hashbrown::HashTable;
 
+pub use self::sample::TextForms;
+use self::split::piece_len;
+use self::tokens::Tokens;
 use crate::fast_hash::SeededHash;
 use crate::streams::coder::{Coder, StreamId};
 use crate::streams::kind::StreamKind;
@@ -22,14 +30,12 @@ const END: u16 = 2;
 const DIGIT: u16 = 3;
 /// Maximum number of digits that one symbol stands for.
 const DIGITS_MAX: usize = 28;
-/// The symbol of the first word.
-const WORD: u16 = DIGIT + DIGITS_MAX as u16;
-/// Maximum number of words that get a number.
-const WORDS_MAX: usize = (1 << 16) - WORD as usize;
+/// The symbol of tokens of the first form. Those of the other forms come after it, and then the words.
+const TOKEN: u16 = DIGIT + DIGITS_MAX as u16;
+/// Number of symbols.
+const SYMBOLS: usize = 1 << 16;
 /// Maximum length of a word in bytes.
 const WORD_LEN_MAX: usize = 255;
-/// Number of bytes of text in which the encoder looks for digits.
-const DIGITS_SAMPLE: usize = 1 << 16;
 /// Maximum length of a run of correctly predicted symbols. The prediction is the symbol that last
 /// followed the same two symbols. After a run of this length comes another run. After a shorter
 /// run comes a symbol that is coded explicitly.
@@ -46,6 +52,9 @@ pub struct Words {
     spelled: StreamId,
     /// The streams of digits: the run of n digits has index n - 1.
     digits: Vec<Option<StreamId>>,
+    tokens: Tokens,
+    /// The symbol of the first word.
+    first: u16,
     words: Vec<u8>,
     ends: Vec<u32>,
     /// The symbol that last followed each symbol.
@@ -64,10 +73,11 @@ pub struct Words {
 }
 
 impl Words {
-    /// Codes which lengths of digit runs have streams, and opens all streams.
-    pub fn open<C: Coder>(coder: &mut C, choices: StreamId, digits: DigitRuns) -> Words {
-        let runs = coder.u32(choices, digits.0);
-        Words {
+    /// Codes which lengths of digit runs and which forms of tokens have streams, and opens all
+    /// streams.
+    pub fn open<C: Coder>(coder: &mut C, choices: StreamId, forms: &TextForms) -> Words {
+        let runs = coder.u32(choices, forms.digits);
+        let mut words = Words {
             runs: coder.open(StreamKind::WordRun, 1),
             symbols: coder.open(StreamKind::WordSymbol, 2),
             lens: coder.open(StreamKind::WordLen, 1),
@@ -78,15 +88,23 @@ impl Words {
                     is_used.then(|| coder.open(StreamKind::Digits, len))
                 })
                 .collect(),
+            tokens: Tokens::default(),
+            first: TOKEN,
             words: Vec::new(),
             ends: Vec::new(),
-            after_one: vec![0; usize::from(WORD)],
+            after_one: Vec::new(),
             after_two: vec![0; 1 << PAIRS_LOG],
             run: 0,
             is_told: false,
             symbols_of: HashTable::new(),
             seed: SeededHash::default(),
+        };
+        if coder.format().has_tokens() {
+            words.tokens = Tokens::open(coder, choices, &forms.tokens);
+            words.first += words.tokens.count();
         }
+        words.after_one.resize(words.first.into(), 0);
+        words
     }
 
     /// Codes the text from `start` to `end` and returns the offset of its end. In the decoder `end`
@@ -124,12 +142,15 @@ impl Words {
                     coder.bytes(self.spelled, word);
                     symbol = self.add::<C>(word);
                 }
-                DIGIT..WORD => {
+                DIGIT..TOKEN => {
                     len = usize::from(symbol - DIGIT) + 1;
                     match self.digits.get(len - 1) {
                         Some(Some(stream)) => coder.bytes_at(*stream, data, at, len),
                         _ => coder.fail(),
                     }
+                }
+                _ if symbol < self.first => {
+                    len = self.tokens.code(coder, symbol - TOKEN, data, at);
                 }
                 _ => match self.word(symbol) {
                     Some(word) => {
@@ -203,7 +224,7 @@ impl Words {
     }
 
     fn word(&self, symbol: u16) -> Option<&[u8]> {
-        word_of(&self.words, &self.ends, symbol)
+        word_of(&self.words, &self.ends, symbol.checked_sub(self.first)?)
     }
 
     fn hash(&self, word: &[u8]) -> u64 {
@@ -212,16 +233,16 @@ impl Words {
 
     /// Gives a word the next number. Returns [`NEW`] if all numbers are taken.
     fn add<C: Coder>(&mut self, word: &[u8]) -> u16 {
-        if self.ends.len() == WORDS_MAX {
+        if self.ends.len() + usize::from(self.first) == SYMBOLS {
             return NEW;
         }
-        let symbol = WORD + self.ends.len() as u16;
+        let symbol = self.first + self.ends.len() as u16;
         self.words.extend_from_slice(word);
         self.ends.push(self.words.len() as u32);
         self.after_one.push(0);
         if C::ENCODING {
-            let (words, ends, seed) = (&self.words, &self.ends, self.seed);
-            let known = |symbol: &u16| word_of(words, ends, *symbol).unwrap_or_default();
+            let (words, ends, seed, first) = (&self.words, &self.ends, self.seed, self.first);
+            let known = |symbol: &u16| word_of(words, ends, symbol - first).unwrap_or_default();
             let rehash = |symbol: &u16| hash_of(seed, known(symbol));
             self.symbols_of
                 .insert_unique(hash_of(seed, word), symbol, rehash);
@@ -231,15 +252,24 @@ impl Words {
 
     /// The encoder's next symbol, and the number of bytes that it stands for.
     fn next(&self, rest: &[u8], likely: [u16; 2]) -> (u16, usize) {
-        let len = token_len(rest);
-        let token = &rest[..len];
-        let symbol = match token.first() {
+        let mut len = piece_len(rest);
+        if self.tokens.count() > 0 {
+            let is_token = |symbol: &u16| (TOKEN..self.first).contains(symbol);
+            match self.tokens.find(rest, len, likely.iter().any(is_token)) {
+                Some((0, number, len)) => return (TOKEN + number, len),
+                // The piece in front of it.
+                Some((start, ..)) => len = start,
+                None => {}
+            }
+        }
+        let piece = &rest[..len];
+        let symbol = match piece.first() {
             None => END,
             Some(first) if first.is_ascii_digit() && self.has_digits(len) => DIGIT + len as u16 - 1,
             _ => {
-                let is_token = |symbol: &u16| self.word(*symbol) == Some(token);
-                let likely = likely.iter().find(|symbol| is_token(symbol));
-                let find = || self.symbols_of.find(self.hash(token), is_token);
+                let is_piece = |symbol: &u16| self.word(*symbol) == Some(piece);
+                let likely = likely.iter().find(|symbol| is_piece(symbol));
+                let find = || self.symbols_of.find(self.hash(piece), is_piece);
                 let known = likely.or_else(find);
                 known.copied().unwrap_or(NEW)
             }
@@ -248,8 +278,8 @@ impl Words {
     }
 }
 
-fn word_of<'w>(words: &'w [u8], ends: &[u32], symbol: u16) -> Option<&'w [u8]> {
-    let number = usize::from(symbol.checked_sub(WORD)?);
+fn word_of<'w>(words: &'w [u8], ends: &[u32], number: u16) -> Option<&'w [u8]> {
+    let number = usize::from(number);
     let start = match number.checked_sub(1) {
         Some(before) => *ends.get(before)? as usize,
         None => 0,
@@ -268,92 +298,6 @@ fn pair_of(before: u16, last: u16) -> usize {
     (pair.wrapping_mul(0x9E37_79B1) >> (32 - PAIRS_LOG)) as usize
 }
 
-/// The lengths of the runs of digits that occur: bit n is set if there is a run of n digits.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct DigitRuns(u32);
-
-impl DigitRuns {
-    /// Looks at the first texts. A run of digits whose length first occurs later is coded as a
-    /// word.
-    pub fn of<'a>(texts: impl Iterator<Item = &'a [u8]>) -> DigitRuns {
-        let mut runs = 0;
-        let mut seen = 0;
-        for mut rest in texts {
-            seen += rest.len();
-            if seen > DIGITS_SAMPLE {
-                break;
-            }
-            while !rest.is_empty() {
-                let len = token_len(rest);
-                if rest[0].is_ascii_digit() {
-                    runs |= 1 << len;
-                }
-                rest = &rest[len..];
-            }
-        }
-        DigitRuns(runs)
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    Letter,
-    Digit,
-    Other,
-}
-
-const CLASSES: [Class; 256] = {
-    let mut classes = [Class::Other; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        if (byte as u8).is_ascii_digit() {
-            classes[byte] = Class::Digit;
-        } else if (byte as u8).is_ascii_alphabetic() || byte >= 128 {
-            classes[byte] = Class::Letter;
-        }
-        byte += 1;
-    }
-    classes
-};
-
-fn class(byte: u8) -> Class {
-    CLASSES[usize::from(byte)]
-}
-
-/// The offset, from `at` on, of the first byte of another class, or `len_max` at most.
-#[inline]
-fn run_end(bytes: &[u8], mut at: usize, wanted: Class, len_max: usize) -> usize {
-    let end = bytes.len().min(len_max);
-    while at < end && class(bytes[at]) == wanted {
-        at += 1;
-    }
-    at
-}
-
-/// The length of the token at the beginning: letters with an optional blank before them, digits,
-/// or other bytes.
-#[inline]
-fn token_len(rest: &[u8]) -> usize {
-    let Some(&first) = rest.first() else { return 0 };
-    let begins_word = |at: usize| {
-        let is_letter = |byte: &u8| class(*byte) == Class::Letter;
-        rest[at] == b' ' && rest.get(at + 1).is_some_and(is_letter)
-    };
-    match class(first) {
-        Class::Digit => run_end(rest, 1, Class::Digit, DIGITS_MAX),
-        Class::Letter => run_end(rest, 1, Class::Letter, WORD_LEN_MAX),
-        Class::Other if begins_word(0) => run_end(rest, 1, Class::Letter, WORD_LEN_MAX),
-        Class::Other => {
-            let end = run_end(rest, 1, Class::Other, WORD_LEN_MAX);
-            if end > 1 && begins_word(end - 1) {
-                end - 1
-            } else {
-                end
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -365,8 +309,8 @@ mod tests {
     fn encode(texts: &[&[u8]], known: usize) -> Vec<u8> {
         let mut coder = StreamWriter::default();
         let choices = coder.open(StreamKind::HeapSchema, 1);
-        let runs = DigitRuns::of(texts[..known].iter().copied());
-        let mut words = Words::open(&mut coder, choices, runs);
+        let forms = TextForms::of(texts[..known].iter().copied());
+        let mut words = Words::open(&mut coder, choices, &forms);
         for text in texts {
             let mut data = text.to_vec();
             assert_eq!(words.code(&mut coder, &mut data, 0, text.len()), text.len());
@@ -379,7 +323,7 @@ mod tests {
     fn decode(content: Vec<u8>, lens: &[usize]) -> Option<Vec<Vec<u8>>> {
         let mut coder = StreamReader::of_content(content, FormatVersion::CURRENT).ok()?;
         let choices = coder.open(StreamKind::HeapSchema, 1);
-        let mut words = Words::open(&mut coder, choices, DigitRuns::default());
+        let mut words = Words::open(&mut coder, choices, &TextForms::default());
         let mut texts = Vec::new();
         for &len in lens {
             let mut data = vec![0; len];
@@ -396,6 +340,8 @@ mod tests {
         let piece = prop_oneof![
             "[a-c]{1,3}".prop_map(String::into_bytes),
             "[0-9]{1,40}".prop_map(String::into_bytes),
+            "[ -]?([0-9a-f]{9}|[0-9A-F]{12}|[0-9A-Za-z]{16})".prop_map(String::into_bytes),
+            "([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12} ?){1,2}".prop_map(String::into_bytes),
             " {0,3}[-,.;]{0,2}".prop_map(String::into_bytes),
             "[é ]{1,3}".prop_map(String::into_bytes),
             prop::collection::vec(any::<u8>(), 0..300),
@@ -456,7 +402,7 @@ mod tests {
     fn refuses_a_word_without_bytes() {
         let mut coder = StreamWriter::default();
         let choices = coder.open(StreamKind::HeapSchema, 1);
-        Words::open(&mut coder, choices, DigitRuns::default());
+        Words::open(&mut coder, choices, &TextForms::default());
         let [runs, symbols, lens] = [1, 2, 3].map(StreamId);
         for symbol in [NEW, END] {
             coder.u8(runs, 0);
@@ -467,32 +413,92 @@ mod tests {
     }
 
     #[test]
-    fn a_blank_belongs_to_the_word_behind_it() {
-        let split = |mut rest: &'static str| {
-            let mut tokens = Vec::new();
-            while !rest.is_empty() {
-                let (token, behind) = rest.split_at(token_len(rest.as_bytes()));
-                tokens.push(token);
-                rest = behind;
-            }
-            tokens
+    fn tokens_take_a_byte_for_two_digits() {
+        let token = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let texts: Vec<String> = (1..=2000)
+            .map(|number| format!("user {:016x} and {:016X}", token(number), token(number / 9)))
+            .collect();
+        let texts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+        let content = encode(&texts, texts.len());
+        // Of the second tokens nearly all come again.
+        let digits = texts.len() * (8 + 2) + texts.len() / 9 * 8;
+        assert!(content.len() < digits + 1000, "{}", content.len());
+        let lens: Vec<usize> = texts.iter().map(|text| text.len()).collect();
+        assert!(decode(content, &lens).is_some_and(|decoded| decoded == texts));
+    }
+
+    /// What a decoder makes of a text that is a token, of a form with these flags and so many digits, and kept from
+    /// so many tokens back.
+    fn decoded_token(flags: u8, digits: u8, back: u16) -> Option<Vec<u8>> {
+        let mut content = StreamWriter::default();
+        let choices = content.open(StreamKind::HeapSchema, 1);
+        content.u32(choices, 0);
+        for byte in [1, flags, digits] {
+            content.u8(choices, byte);
+        }
+        let runs = content.open(StreamKind::WordRun, 1);
+        let symbols = content.open(StreamKind::WordSymbol, 2);
+        content.open(StreamKind::WordLen, 1);
+        content.open(StreamKind::WordText, 1);
+        let packed = content.open(StreamKind::Digits, 1);
+        for symbol in [TOKEN, END] {
+            content.u8(runs, 0);
+            content.u16(symbols, symbol);
+        }
+        if back == 0 {
+            content.bytes(packed, &mut [0xAB; 16]);
+        }
+        if flags & 4 != 0 {
+            let backs = content.open(StreamKind::Digits, 2);
+            content.u16(backs, back);
+        }
+        let len = match flags & 2 {
+            0 => digits.into(),
+            _ => 36,
         };
-        assert_eq!(split("two words"), ["two", " words"]);
-        assert_eq!(split("No. 17, größer"), ["No", ". ", "17", ",", " größer"]);
-        assert_eq!(split("a@b.org  x"), ["a", "@", "b", ".", "org", " ", " x"]);
-        assert_eq!(split(&"1".repeat(30).leak()[..]).len(), 2);
+        decode(content.into_content().bytes, &[len]).map(|texts| texts.concat())
     }
 
     #[test]
-    fn decodes_the_example_of_the_specification() {
-        let mut reader = format_example::reader("model/values.md", "words");
-        let choices = reader.open(StreamKind::HeapSchema, 1);
-        let mut words = Words::open(&mut reader, choices, DigitRuns::default());
-        for text in [b"no 42", b"no 17"] {
-            let mut data = [0; 5];
-            assert_eq!(words.code(&mut reader, &mut data, 0, 0), 5);
-            assert_eq!(&data, text);
+    fn refuses_tokens_that_no_encoder_writes() {
+        let token = |text: &str| Some(text.as_bytes().to_vec());
+        assert_eq!(decoded_token(0, 32, 0), token(&"ab".repeat(16)));
+        assert_eq!(decoded_token(5, 31, 0), token(&"BAB".repeat(11)[..31]));
+        assert_eq!(
+            decoded_token(3, 32, 0),
+            token("ABABABAB-ABAB-ABAB-ABAB-ABABABABABAB")
+        );
+        assert_eq!(decoded_token(8, 16, 0), Some(vec![0xAB; 16]));
+        for (flags, digits, back) in [
+            (16, 32, 0),
+            (9, 16, 0),
+            (10, 16, 0),
+            (2, 31, 0),
+            (0, 0, 0),
+            (0, 129, 0),
+            (4, 32, 1),
+            (4, 32, 5000),
+        ] {
+            assert_eq!(decoded_token(flags, digits, back), None, "{flags} {digits}");
         }
-        assert!(reader.exhausted() && !reader.failed());
+    }
+
+    #[test]
+    fn decodes_the_examples_of_the_specification() {
+        let examples: [(&str, &[&str]); 2] = [
+            ("words", &["no 42", "no 17"]),
+            ("tokens", &["at F09BA", "at 00001", "at F09BA"]),
+        ];
+        for (title, texts) in examples {
+            let mut reader = format_example::reader("model/values.md", title);
+            let choices = reader.open(StreamKind::HeapSchema, 1);
+            let mut words = Words::open(&mut reader, choices, &TextForms::default());
+            for text in texts {
+                let mut data = vec![0; text.len()];
+                assert_eq!(words.code(&mut reader, &mut data, 0, 0), text.len());
+                assert_eq!(data, text.as_bytes());
+            }
+            assert!(reader.exhausted() && !reader.failed(), "{title}");
+        }
     }
 }

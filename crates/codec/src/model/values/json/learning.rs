@@ -9,7 +9,7 @@ use crate::model::values::jsonb::{
     CONTAINER, COUNT_MASK, Child, IS_OBJECT, NUMERIC, NUMERIC_HEADER_LEN, STRING, aligned, child_at,
 };
 use crate::model::values::word_choice::{self, WORDS_PART};
-use crate::model::values::words::DigitRuns;
+use crate::model::values::words::TextForms;
 use crate::streams::coder::get_u32;
 
 /// Number of values that decide whether a column is of jsonb.
@@ -64,7 +64,7 @@ impl Json {
             let texts = || texts.iter();
             if word_choice::part_of_plain(texts).is_some_and(|part| part < WORDS_PART) {
                 field.has = field.has & !HAS_TEXT | HAS_WORDS;
-                field.digits = DigitRuns::of(texts());
+                field.forms = TextForms::of(texts());
             }
         }
         self.samples.clear();
