@@ -12,7 +12,7 @@ pub struct FormatVersion(u8);
 
 impl FormatVersion {
     /// The version that is written.
-    pub const CURRENT: FormatVersion = FormatVersion(14);
+    pub const CURRENT: FormatVersion = FormatVersion(15);
 
     const GIST: FormatVersion = FormatVersion(2);
     const ROW_VERSIONS: FormatVersion = FormatVersion(3);
@@ -29,6 +29,7 @@ impl FormatVersion {
     const RETURNS: FormatVersion = FormatVersion(12);
     const KNOWN_ROWS: FormatVersion = FormatVersion(13);
     const OWN_PAGES: FormatVersion = FormatVersion(14);
+    const IMAGE_ROWS: FormatVersion = FormatVersion(15);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -130,6 +131,11 @@ impl FormatVersion {
     /// New versions of rows are told word by word.
     pub fn has_changed_words(self) -> bool {
         self >= Self::CHANGED_WORDS
+    }
+
+    /// New versions of rows are made of rows on page images.
+    pub fn has_image_rows(self) -> bool {
+        self >= Self::IMAGE_ROWS
     }
 
     /// The key of a new index tuple tells the block of its leaf page.

@@ -16,6 +16,8 @@ const DIFFERENCE: u8 = 1;
 const COPIES: u8 = 2;
 /// The values that replace others are coded word by word.
 const WORDS: u8 = 3;
+/// The values are those that they replace.
+const SAME: u8 = 4;
 
 /// How a body relates to the row's old version.
 #[derive(Clone, Copy, Debug)]
@@ -45,20 +47,21 @@ pub struct ChangeStreams {
     copy: [LazyStream; 3],
     own: RowsByLen,
     differences: RowsByLen,
+    front: RowsByLen,
     /// Few relations have them.
     words: Option<Box<WordStreams>>,
 }
 
 impl ChangeStreams {
     /// Codes a body against the old version. Returns `false` if the mode is [`NONE`]; the caller
-    /// then codes the body.
+    /// then codes the body. Words need the rows of a transaction.
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,
         scratch: &mut ChangeScratch,
         body: &mut [u8],
         change: Change<'_>,
-        rows: TransactionRows<'_>,
+        rows: Option<TransactionRows<'_>>,
     ) -> bool {
         let before = change.before.min(body.len());
         let change = Change { before, ..change };
@@ -67,12 +70,14 @@ impl ChangeStreams {
         if C::ENCODING && coder.choices().uses(OptionalModel::RowVersions) {
             let values = &body[before..];
             let Change { old, kept, .. } = change;
+            let mut are_words = |replaced| {
+                rows.is_some_and(|rows| {
+                    self.are_words_cheaper(replaced, values, change, rows, scratch)
+                })
+            };
             mode = match replaced {
-                Some(replaced)
-                    if self.are_words_cheaper(replaced, values, change, rows, scratch) =>
-                {
-                    WORDS
-                }
+                Some(replaced) if replaced.bytes == values => SAME,
+                Some(replaced) if are_words(replaced) => WORDS,
                 Some(replaced) if replaced.is_like(values) => DIFFERENCE,
                 _ if find_copies(&mut scratch.copies, values, old, kept.prefix) => COPIES,
                 _ => NONE,
@@ -85,12 +90,30 @@ impl ChangeStreams {
                 self.code_difference(coder, scratch, body, (before, replaced));
             }
             (COPIES, _) => self.code_copies(coder, scratch, body, change),
-            (WORDS, _) if coder.format().has_changed_words() => {
-                self.code_words(coder, scratch, body, change, rows);
+            (SAME, Some(replaced)) if coder.format().has_image_rows() => {
+                self.code_same(coder, body, (before, replaced));
             }
+            (WORDS, _) if coder.format().has_changed_words() => match rows {
+                Some(rows) => self.code_words(coder, scratch, body, change, rows),
+                None => coder.fail(),
+            },
             _ => coder.fail(),
         }
         true
+    }
+
+    fn code_same<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        body: &mut [u8],
+        (before, replaced): (usize, Replaced<'_>),
+    ) {
+        let (front, values) = body.split_at_mut(before);
+        if values.len() != replaced.bytes.len() {
+            return coder.fail();
+        }
+        self.front.code(coder, StreamKind::HeapPart, front);
+        values.copy_from_slice(replaced.bytes);
     }
 
     fn code_difference<C: Coder>(
