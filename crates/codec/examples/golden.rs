@@ -152,6 +152,7 @@ const KEPT: &[(&str, &str)] = &[
     ("gin_keys", "pg15_gin_keys"),
     ("words", "pg15_words"),
     ("changed_words", "pg15_changed_words.xz"),
+    ("image_rows", "pg15_image_rows.xz"),
 ];
 
 /// Chunks of relation files, kept in tests/inputs/pages, and the runs of pages in each: a number

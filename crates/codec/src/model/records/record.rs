@@ -261,6 +261,7 @@ impl Model {
                 relation: number,
                 rows: &self.rows,
                 versions: &mut self.versions,
+                of_records: false,
             },
             scratch: &mut self.change_scratch,
         });

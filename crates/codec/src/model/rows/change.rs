@@ -310,7 +310,7 @@ mod tests {
         let mut coder = StreamWriter::default();
         let (mut streams, mut scratch) = (ChangeStreams::default(), ChangeScratch::default());
         let mut code =
-            |body: &&[u8]| streams.code(&mut coder, &mut scratch, &mut body.to_vec(), change, rows);
+            |body: &&[u8]| streams.code(&mut coder, &mut scratch, &mut body.to_vec(), change, Some(rows));
         let coded: Vec<bool> = bodies.iter().map(&mut code).collect();
         let len = coder.total_len();
         let mut coder =
@@ -319,7 +319,7 @@ mod tests {
         for (body, coded) in bodies.iter().zip(&coded) {
             let mut decoded = vec![0; body.len()];
             assert_eq!(
-                streams.code(&mut coder, &mut scratch, &mut decoded, change, rows),
+                streams.code(&mut coder, &mut scratch, &mut decoded, change, Some(rows)),
                 *coded
             );
             assert!(!coded || decoded == *body);
@@ -369,6 +369,17 @@ mod tests {
     }
 
     #[test]
+    fn the_same_values_take_no_bytes() {
+        let kept = Kept {
+            prefix: 3,
+            suffix: 1,
+        };
+        let same = body(&OLD[3..OLD.len() - 1]);
+        let (of_use, len) = coded(old(0), kept, &[&same, &same]);
+        assert_eq!((of_use, len), (vec![true, true], 2 * (1 + 2)));
+    }
+
+    #[test]
     fn bodies_shorter_than_what_is_in_front_of_values_come_back() {
         let kept = Kept {
             prefix: OLD.len(),
@@ -387,7 +398,7 @@ mod tests {
             rows: &rows,
             newest: 0,
         };
-        for mode in [DIFFERENCE, WORDS, WORDS + 1] {
+        for mode in [DIFFERENCE, WORDS, SAME, SAME + 1] {
             let mut coder = StreamWriter::default();
             let stream = LazyStream::default().open(&mut coder, StreamKind::ModelFlag, 1);
             coder.u8(stream, mode);
@@ -400,7 +411,7 @@ mod tests {
                 kept: Kept::default(),
             };
             let mut scratch = ChangeScratch::default();
-            ChangeStreams::default().code(&mut coder, &mut scratch, &mut [0; 5], change, rows);
+            ChangeStreams::default().code(&mut coder, &mut scratch, &mut [0; 5], change, Some(rows));
             assert!(coder.failed());
         }
     }

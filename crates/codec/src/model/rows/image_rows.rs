@@ -5,10 +5,14 @@
 //! and its rows stand one after the other. The table may forget a page or confuse two, which costs
 //! bytes and never correctness: the encoder and the decoder have the same table.
 
+use walzip_pgformat::PAGE_SIZE;
+
 use crate::fast_hash::fold;
 
 /// Number of bytes of rows from which on no page is added to a half. The older half is dropped then.
-const HALF_LEN: usize = 1 << 21;
+const HALF_LEN: usize = 1 << 22;
+/// From this number of bytes on there is room for all, so that what grows is not copied again.
+const GROWN_LEN: usize = 1 << 17;
 /// Number of rows, likewise: rows may be empty.
 const HALF_ROWS: usize = 1 << 16;
 /// The table has one slot for this number of bytes of the segment.
@@ -64,6 +68,14 @@ struct Half {
 impl Half {
     fn is_full(&self) -> bool {
         self.bytes.len() >= HALF_LEN || self.rows.len() >= HALF_ROWS || self.images.len() >= HALF_ROWS
+    }
+
+    fn append(&mut self, values: &[u8]) {
+        let bytes = &mut self.bytes;
+        if bytes.len() >= GROWN_LEN && bytes.capacity() < HALF_LEN {
+            bytes.reserve_exact(HALF_LEN + PAGE_SIZE - bytes.len());
+        }
+        bytes.extend_from_slice(values);
     }
 
     fn rows_of(&self, image: ImageNumber) -> Option<&[Row]> {
@@ -147,12 +159,18 @@ impl ImageRows {
 
     /// The row that an earlier image of the page has in the same place.
     pub fn earlier(&self, line_pointer: u16) -> Option<&[u8]> {
-        self.row(self.earlier, line_pointer)
+        match self.earlier {
+            0 => None,
+            image => self.row(image, line_pointer),
+        }
     }
 
     /// The row of the page that points to this place as that of its newer version.
     pub fn pointing_to(&self, line_pointer: u16) -> Option<&[u8]> {
-        self.on_page(*self.pointed_from.get(usize::from(line_pointer))?)
+        match *self.pointed_from.get(usize::from(line_pointer))? {
+            0 => None,
+            other => self.on_page(other),
+        }
     }
 
     /// A row of the page that was added already.
@@ -168,7 +186,7 @@ impl ImageRows {
             len: values.len() as u16,
             start: self.newer.bytes.len() as u32,
         });
-        self.newer.bytes.extend_from_slice(values);
+        self.newer.append(values);
         if let Some(place) = next.and_then(|next| self.pointed_from.get_mut(usize::from(next))) {
             *place = line_pointer;
         }
@@ -176,5 +194,69 @@ impl ImageRows {
 
     fn slot(&self, page: PageKey) -> usize {
         (page.0 >> 32) as usize & (self.slots.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u32 = 5;
+
+    fn rows_with(images: &[&[(u16, &[u8], Option<u16>)]]) -> ImageRows {
+        let mut rows = ImageRows::new(1 << 20);
+        for image in images {
+            rows.begin(PageKey::of(1, PAGE), 4);
+            for (line_pointer, values, next) in *image {
+                rows.add(*line_pointer, values, *next);
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn a_row_is_found_by_its_page_and_line_pointer() {
+        let rows = rows_with(&[&[(1, b"one", None), (3, b"three", None), (4, b"", None)]]);
+        let get = |block, line_pointer| rows.get(PageKey::of(1, block), line_pointer);
+        assert_eq!(get(PAGE, 1), Some(&b"one"[..]));
+        assert_eq!(get(PAGE, 3), Some(&b"three"[..]));
+        assert_eq!(get(PAGE, 4), Some(&b""[..]));
+        for line_pointer in [0, 2, 5, u16::MAX] {
+            assert_eq!(get(PAGE, line_pointer), None);
+        }
+        assert_eq!(get(PAGE + 1, 1), None);
+    }
+
+    #[test]
+    fn the_rows_of_the_image_before_and_the_older_versions_on_the_page_are_known() {
+        let rows = rows_with(&[
+            &[(1, b"before", None)],
+            &[(1, b"older", Some(3)), (2, b"lost", Some(9))],
+        ]);
+        assert_eq!(rows.earlier(1), Some(&b"before"[..]));
+        assert_eq!(rows.earlier(2), None);
+        assert_eq!(rows.pointing_to(3), Some(&b"older"[..]));
+        assert_eq!(rows.pointing_to(2), None);
+        assert_eq!(rows.pointing_to(9), None);
+        assert_eq!(rows.on_page(2), Some(&b"lost"[..]));
+        assert_eq!(rows.on_page(0), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_whatever_the_rows_are() {
+        for len in [0, 1, 8000] {
+            let mut rows = ImageRows::new(1 << 30);
+            let values = vec![7; len];
+            for block in 0..3 * HALF_ROWS as u32 {
+                rows.begin(PageKey::of(1, block), 2);
+                rows.add(1, &values, Some(2));
+                assert_eq!(rows.get(PageKey::of(1, block), 1), Some(&values[..]));
+                for half in [&rows.newer, &rows.older] {
+                    assert!(half.bytes.capacity() <= HALF_LEN + PAGE_SIZE);
+                    assert!(half.images.len() <= HALF_ROWS);
+                }
+            }
+            assert_eq!(rows.get(PageKey::of(1, 0), 1), None);
+        }
     }
 }

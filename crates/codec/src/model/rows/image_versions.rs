@@ -21,11 +21,14 @@ pub struct KnownVersions<'a> {
     pub rows: &'a RecentRows,
     /// Last known versions of rows.
     pub versions: &'a mut RowVersions,
+    /// A record may have told versions of the page's rows.
+    pub of_records: bool,
 }
 
 impl KnownVersions<'_> {
     /// Begins an image of a block with `count` line pointers.
     pub fn begin(&mut self, block: u32, count: usize) {
+        self.of_records = self.versions.may_have(self.relation, block);
         self.versions.begin_image(self.relation, block, count);
     }
 
@@ -36,9 +39,11 @@ impl KnownVersions<'_> {
             relation,
             rows,
             versions,
+            of_records,
         } = self;
         // A record or an earlier image may have the same row.
-        let same = versions.of_record(rows, versions.id(*relation, tid));
+        let id = of_records.then(|| versions.id(*relation, tid));
+        let same = id.and_then(|id| versions.of_record(rows, id));
         same.or_else(|| {
             let images = versions.images();
             let values = images.earlier(tid.1).or_else(|| {

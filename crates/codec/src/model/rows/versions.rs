@@ -85,6 +85,8 @@ pub struct RowVersions {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
     scratch: Vec<u8>,
+    /// A bit for each slot: that of each page of which a version was entered is set.
+    pages: Vec<u64>,
     images: ImageRows,
 }
 
@@ -92,8 +94,10 @@ impl RowVersions {
     /// For a segment of this length.
     pub fn new(segment_len: usize) -> RowVersions {
         let slots = (segment_len / SLOT_FOR).clamp(SLOTS_MIN, SLOTS_MAX);
+        let slots = slots.next_power_of_two();
         RowVersions {
-            entries: vec![Entry::default(); slots.next_power_of_two()],
+            entries: vec![Entry::default(); slots],
+            pages: vec![0; slots / 64],
             bytes: Vec::new(),
             scratch: Vec::new(),
             images: ImageRows::new(segment_len),
@@ -138,6 +142,17 @@ impl RowVersions {
     /// Adds the next row of this image. `next` is the line pointer on it to which it points.
     pub fn add_to_image(&mut self, line_pointer: u16, values: &[u8], next: Option<u16>) {
         self.images.add(line_pointer, values, next);
+    }
+
+    /// Whether a record may have told a version of this page's rows.
+    pub fn may_have(&self, relation: u32, block: u32) -> bool {
+        let (word, bit) = self.page_bit(PageKey::of(relation, block));
+        self.pages[word] & bit != 0
+    }
+
+    fn page_bit(&self, page: PageKey) -> (usize, u64) {
+        let slot = (page.hash() >> 32) as usize & (self.entries.len() - 1);
+        (slot / 64, 1 << (slot % 64))
     }
 
     /// A version, if a record has told it.
@@ -232,6 +247,8 @@ impl RowVersions {
     /// Enters a version into its first slot. Another version in this slot moves to its other slot.
     fn enter(&mut self, id: VersionId, at: u32) {
         let check = id.check;
+        let (word, bit) = self.page_bit(id.page);
+        self.pages[word] |= bit;
         let before = std::mem::replace(&mut self.entries[id.slot], Entry { check, at });
         if before.at != 0 && before.check != check {
             let other = self.other(id.slot);
