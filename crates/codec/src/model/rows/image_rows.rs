@@ -10,7 +10,7 @@ use walzip_pgformat::PAGE_SIZE;
 use crate::fast_hash::fold;
 
 /// Number of bytes of rows from which on no page is added to a half. The older half is dropped then.
-const HALF_LEN: usize = 1 << 22;
+const HALF_LEN: usize = 1 << 21;
 /// From this number of bytes on there is room for all, so that what grows is not copied again.
 const GROWN_LEN: usize = 1 << 17;
 /// Number of rows, likewise: rows may be empty.
