@@ -9,9 +9,9 @@ use super::bodies::Bodies;
 use super::body::{Infomask, TUPLE_HEADER_LEN};
 use crate::model::rows::change::{Change, ChangeScratch, ChangeStreams};
 use crate::model::rows::changed_words::TransactionRows;
+use crate::model::rows::image_versions::ImageVersions;
 use crate::model::rows::versions::{Kept, Version};
 use crate::model::values::attribute::Attribute;
-use crate::model::rows::image_versions::ImageVersions;
 use crate::model::values::tid::{Tid, read_tid, tid_bytes};
 use crate::streams::StreamWriter;
 use crate::streams::coder::{Coder, LazyStream, get, get_u16, get_u32};
@@ -40,7 +40,8 @@ pub struct HeapStreams {
     bodies: Bodies,
     parts: RowsByLen,
     changes: ChangeStreams,
-    page_changes: ChangeStreams,
+    /// Those of tuples of pages. Few relations have them, and there may be very many relations.
+    page_changes: Option<Box<ChangeStreams>>,
     last_xmin: u32,
     has_new_bodies: bool,
 }
@@ -114,7 +115,11 @@ impl HeapStreams {
             kept: Kept::default(),
         });
         let changes = &mut self.page_changes;
-        if !change.is_some_and(|change| changes.code(coder, scratch, body, change, None)) {
+        let mut code = |change| {
+            let changes = changes.get_or_insert_default();
+            changes.code(coder, scratch, body, change, None)
+        };
+        if !change.is_some_and(&mut code) {
             self.add_body(coder, header, body);
         }
         known.add(tid, ctid, body.get(before..).unwrap_or_default());
@@ -146,7 +151,8 @@ impl HeapStreams {
             old,
             kept: kept.unwrap_or_default(),
         });
-        if change.is_some_and(|change| self.changes.code(coder, scratch, body, change, Some(rows))) {
+        if change.is_some_and(|change| self.changes.code(coder, scratch, body, change, Some(rows)))
+        {
             return;
         }
         match kept {

@@ -47,8 +47,8 @@ pub struct ChangeStreams {
     copy: [LazyStream; 3],
     own: RowsByLen,
     differences: RowsByLen,
-    front: RowsByLen,
-    /// Few relations have them.
+    /// Few relations have them, and there may be very many relations.
+    front: Option<Box<RowsByLen>>,
     words: Option<Box<WordStreams>>,
 }
 
@@ -76,7 +76,7 @@ impl ChangeStreams {
                 })
             };
             mode = match replaced {
-                Some(replaced) if replaced.bytes == values => SAME,
+                Some(replaced) if replaced.is_same(values) => SAME,
                 Some(replaced) if are_words(replaced) => WORDS,
                 Some(replaced) if replaced.is_like(values) => DIFFERENCE,
                 _ if find_copies(&mut scratch.copies, values, old, kept.prefix) => COPIES,
@@ -112,7 +112,8 @@ impl ChangeStreams {
         if values.len() != replaced.bytes.len() {
             return coder.fail();
         }
-        self.front.code(coder, StreamKind::HeapPart, front);
+        let rows = self.front.get_or_insert_default();
+        rows.code(coder, StreamKind::HeapPart, front);
         values.copy_from_slice(replaced.bytes);
     }
 
@@ -246,6 +247,11 @@ impl Replaced<'_> {
         pairs.filter(|(new, old)| new == old).count()
     }
 
+    /// Whether there are values, and all of them are unchanged.
+    fn is_same(&self, values: &[u8]) -> bool {
+        !values.is_empty() && self.bytes == values
+    }
+
     /// Whether at least half of the values' bytes are unchanged.
     fn is_like(&self, values: &[u8]) -> bool {
         let same = self.same(values);
@@ -309,8 +315,15 @@ mod tests {
         };
         let mut coder = StreamWriter::default();
         let (mut streams, mut scratch) = (ChangeStreams::default(), ChangeScratch::default());
-        let mut code =
-            |body: &&[u8]| streams.code(&mut coder, &mut scratch, &mut body.to_vec(), change, Some(rows));
+        let mut code = |body: &&[u8]| {
+            streams.code(
+                &mut coder,
+                &mut scratch,
+                &mut body.to_vec(),
+                change,
+                Some(rows),
+            )
+        };
         let coded: Vec<bool> = bodies.iter().map(&mut code).collect();
         let len = coder.total_len();
         let mut coder =
@@ -411,7 +424,13 @@ mod tests {
                 kept: Kept::default(),
             };
             let mut scratch = ChangeScratch::default();
-            ChangeStreams::default().code(&mut coder, &mut scratch, &mut [0; 5], change, Some(rows));
+            ChangeStreams::default().code(
+                &mut coder,
+                &mut scratch,
+                &mut [0; 5],
+                change,
+                Some(rows),
+            );
             assert!(coder.failed());
         }
     }

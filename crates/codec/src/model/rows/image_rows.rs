@@ -67,7 +67,9 @@ struct Half {
 
 impl Half {
     fn is_full(&self) -> bool {
-        self.bytes.len() >= HALF_LEN || self.rows.len() >= HALF_ROWS || self.images.len() >= HALF_ROWS
+        self.bytes.len() >= HALF_LEN
+            || self.rows.len() >= HALF_ROWS
+            || self.images.len() >= HALF_ROWS
     }
 
     fn append(&mut self, values: &[u8]) {
@@ -81,7 +83,10 @@ impl Half {
     fn rows_of(&self, image: ImageNumber) -> Option<&[Row]> {
         let index = image.checked_sub(self.before)?.checked_sub(1)? as usize;
         let start = *self.images.get(index)? as usize;
-        let end = self.images.get(index + 1).map_or(self.rows.len(), |&end| end as usize);
+        let end = self
+            .images
+            .get(index + 1)
+            .map_or(self.rows.len(), |&end| end as usize);
         self.rows.get(start..end)
     }
 
@@ -152,7 +157,11 @@ impl ImageRows {
         let check = page.0 as u32;
         let at = self.slot(page);
         let before = std::mem::replace(&mut self.slots[at], Slot { check, image });
-        self.earlier = if before.check == check { before.image } else { 0 };
+        self.earlier = if before.check == check {
+            before.image
+        } else {
+            0
+        };
         self.pointed_from.clear();
         self.pointed_from.resize(count + 1, 0);
     }
