@@ -1822,6 +1822,9 @@ class PageModel:
             bodies = relation.bodies = Bodies(self.streams, self.lists, self.version)
         return bodies.take(length, infomask2, infomask)
 
+    # The rows that are known, where pages are those of WAL.
+    image_rows = None
+
     def page_tuple(self, relation, length, block, pointer):
         def field(n):
             return relation.stream(HEAP_HEADER, ("page", n))
@@ -1834,8 +1837,24 @@ class PageModel:
         third = 0 if flags & 4 else field(2).u32()
         ctid = struct.pack("<HHH", block >> 16, block & 0xFFFF, pointer) if flags & 1 else field(3).take(6)
         infomask2, infomask = field(4).u16(), field(5).u16()
-        head = struct.pack("<III6sHHB", xmin, xmax, third, ctid, infomask2, infomask, field(6).u8())
-        return head + self.body(relation, length - 23, infomask2, infomask)
+        hoff = field(6).u8()
+        head = struct.pack("<III6sHHB", xmin, xmax, third, ctid, infomask2, infomask, hoff)
+        if not self.image_rows:
+            return head + self.body(relation, length - 23, infomask2, infomask)
+        high, low, target = struct.unpack("<HHH", ctid)
+        on_page = target if high << 16 | low == block and target != pointer else 0
+        old = self.image_rows.other((relation, block, pointer), on_page)
+        mode = relation.stream(MODEL_FLAG, ("page", "versions")).u8() if old else 0
+        left = length - 23
+        need(left >= 0, "a tuple that is shorter than its header")
+        if mode:
+            need(mode in (1, 2, 4), "the unknown mode of a tuple of an image")
+            front = min(max(hoff - 23, 0), left)
+            body = self.version_body(relation, mode, old, left, front, 0, 0, "page")
+        else:
+            body = self.body(relation, left, infomask2, infomask)
+        self.image_rows.add(pointer, body[max(hoff - 23, 0) :], on_page)
+        return head + body
 
     # Index tuples.
 
@@ -2028,6 +2047,8 @@ class PageModel:
         if sort == 2 and having:
             need(special + 12 <= PAGE, "the special space of a B-tree page is too short")
         items = [b""] * len(having)
+        if sort == 1 and self.image_rows:
+            self.image_rows.begin(relation, block, len(pointers))
         most = special - upper
         if self.entries and having and (sort == 4 or sort == 2 and not le32(page, special + 8)):
             for n, item in zip(order, self.told_tuples(relation, len(having), most)):
@@ -2147,6 +2168,11 @@ class Versions:
         self.count = 1 << (slots - 1).bit_length()
         self.slots = [None] * self.count
         self.rows, self.kept = rows, 0
+        self.pages, self.images = set(), None
+
+    def page(self, relation, block):
+        """The page of which a record may have told versions."""
+        return self._place(relation, block, 0)[1]
 
     def _place(self, relation, block, pointer):
         product = (relation.number << 32 | block) * 0x9E3779B97F4A7C15
@@ -2162,6 +2188,13 @@ class Versions:
 
     def known(self, key):
         """(start, bytes, length of all values) of a version, or None."""
+        found = self.of_record(key)
+        if not found and self.images:
+            values = self.images.get(*key)
+            found = (0, values, len(values)) if values is not None else None
+        return found
+
+    def of_record(self, key):
         at = self._find(key)
         return self._content(self.slots[at]) if at >= 0 else None
 
@@ -2172,6 +2205,7 @@ class Versions:
         return slot[1]
 
     def enter(self, key, content):
+        self.pages.add(self.page(*key[:2]))
         check, first = self._place(*key)
         old = self.slots[first]
         if old and old[0] != check:
@@ -2183,7 +2217,7 @@ class Versions:
         if total > 65535:
             return
         at = self._find(old_key)
-        old = self._content(self.slots[at]) if at >= 0 else None
+        old = self.known(old_key)
         start, data = prefix, values
         if old:
             first, have, length = old
@@ -2204,6 +2238,64 @@ class Versions:
                 self.kept = 0
             self.kept += len(room) + 6
         self.enter(new_key, (start, room, total))
+
+
+class ImageRows:
+    """The rows on the newest images."""
+
+    HALF, HALF_ROWS = 1 << 21, 1 << 16
+
+    def __init__(self, original, versions):
+        slots = min(max(original >> 12, 64), 16384)
+        self.count = 1 << (slots - 1).bit_length()
+        self.slots, self.versions = {}, versions
+        self.newer, self.older, self.kept, self.total = {}, {}, 0, 0
+        self.number, self.earlier = 0, {}
+
+    def _slot(self, relation, block):
+        product = (relation.number << 32 | block) * 0x9E3779B97F4A7C15
+        h = (product ^ product >> 64) & M64
+        return (h >> 32) & self.count - 1, h & M32
+
+    def get(self, relation, block, pointer):
+        at, check = self._slot(relation, block)
+        slot = self.slots.get(at)
+        return self._image(slot[1]).get(pointer) if slot and slot[0] == check else None
+
+    def _image(self, number):
+        return self.newer.get(number) or self.older.get(number) or {}
+
+    def begin(self, relation, block, count):
+        """Begins an image with so many line pointers."""
+        if self.total >= self.HALF or self.kept >= self.HALF_ROWS or len(self.newer) >= self.HALF_ROWS:
+            self.older, self.newer, self.kept, self.total = self.newer, {}, 0, 0
+        self.number += 1
+        at, check = self._slot(relation, block)
+        slot = self.slots.get(at)
+        self.earlier = self._image(slot[1]) if slot and slot[0] == check else {}
+        self.slots[at] = check, self.number
+        self.image = self.newer[self.number] = {}
+        self.from_pointer, self.pointers = {}, count
+        self.of_records = self.versions.page(relation, block) in self.versions.pages
+
+    def other(self, key, on_page):
+        """The version from which a tuple of the image is told: (start, bytes, length of all), or None."""
+        found = self.versions.of_record(key) if self.of_records else None
+        if found:
+            return found
+        values = self.earlier.get(key[2])
+        if values is None:
+            values = self.image.get(self.from_pointer.get(key[2]))
+        if values is None:
+            values = self.image.get(on_page)
+        return None if values is None else (0, values, len(values))
+
+    def add(self, pointer, values, on_page):
+        self.image[pointer] = values
+        self.kept += 1
+        self.total += len(values)
+        if 0 < on_page <= self.pointers:
+            self.from_pointer[on_page] = pointer
 
 
 def signed(n):
@@ -2693,6 +2785,8 @@ class WalModel(PageModel):
         self.relations = []
         self.rows, self.recent = Rows(), [bytes(8)] * 8
         self.versions = Versions(header.original, self.rows)
+        if self.version >= 15:
+            self.image_rows = self.versions.images = ImageRows(header.original, self.versions)
         self.extraction = Extraction(header.original)
         self.extracted = None
         self.previous = 0
@@ -2858,6 +2952,8 @@ class WalModel(PageModel):
                 if block.image_flags & 1 and self.compression(block.image_flags) is not None:
                     head += struct.pack("<H", holes[n][1])
                 datas.append(image)
+                if n == 0 and not block.flags & HAS_DATA and self.image_rows:
+                    self.remember_image(transaction, kind, numbers[0], main)
             if not block.flags & SAME_REL:
                 head += block.relation.name
             heads.append(head + struct.pack("<I", numbers[n]))
@@ -3003,17 +3099,24 @@ class WalModel(PageModel):
             old = self.old_version(kind, numbers, main)
             if old:
                 mode = relation.stream(MODEL_FLAG, "versions").u8()
-                need(mode < (4 if self.version >= 8 else 3), "the unknown mode of a version")
+                modes = 5 if self.version >= 15 else 4 if self.version >= 8 else 3
+                need(mode < modes, "the unknown mode of a version")
         if mode == 0:
             if flags & 0x60:
                 return data + relation.rows(HEAP_PART).take(left)
             return data + self.body(relation, left, infomask2, infomask)
         front = min(max(hoff - 23, 0), left)
+        return data + self.version_body(relation, mode, old, left, front, prefix, suffix)
+
+    def version_body(self, relation, mode, old, left, front, prefix, suffix, where=""):
+        """A body that is told from a version. Tuples of pages have streams of their own."""
         if mode == 1:
-            return data + self.differences(relation, old, left, front, prefix, suffix)
+            return self.differences(relation, old, left, front, prefix, suffix, where)
         if mode == 3:
-            return data + self.changed_words(relation, old, left, front, prefix, suffix)
-        return data + self.copies(relation, old, left, front, prefix)
+            return self.changed_words(relation, old, left, front, prefix, suffix)
+        if mode == 4:
+            return self.same_values(relation, old, left, front, prefix, suffix, where)
+        return self.copies(relation, old, left, front, prefix, where)
 
     def old_version(self, kind, numbers, main):
         """What is known of the version that an update replaces: (start, bytes, length of all)."""
@@ -3028,9 +3131,18 @@ class WalModel(PageModel):
         return kind.blocks[0].relation, numbers[-1], le16(main, 4)
 
     @staticmethod
-    def differences(relation, old, left, front, prefix, suffix):
+    def same_values(relation, old, left, front, prefix, suffix, where):
         start, known, total = old
-        body = bytearray(relation.rows(HEAP_PART, "differences").take(left))
+        size = left - front
+        need(total == prefix + size + suffix, "the values of a version of another length")
+        need(start <= prefix and start + len(known) >= prefix + size, "values that are not known")
+        head = relation.rows(HEAP_PART, "same front" + where).take(front)
+        return head + known[prefix - start : prefix - start + size]
+
+    @staticmethod
+    def differences(relation, old, left, front, prefix, suffix, where):
+        start, known, total = old
+        body = bytearray(relation.rows(HEAP_PART, "differences" + where).take(left))
         size = left - front
         need(total == prefix + size + suffix, "differences from a version of another length")
         need(start <= prefix + size and start + len(known) >= prefix, "differences from what is not known")
@@ -3059,15 +3171,15 @@ class WalModel(PageModel):
         return head + new[prefix - first : prefix - first + size]
 
     @staticmethod
-    def copies(relation, old, left, front, prefix):
+    def copies(relation, old, left, front, prefix, where):
         start, known, _ = old
-        count = relation.stream(MODEL_FLAG, "copies").u8()
+        count = relation.stream(MODEL_FLAG, "copies" + where).u8()
         copies = []
         for _ in range(count):
-            copies.append(tuple(relation.stream(TUPLE_LEN, ("copy", n)).u16() for n in range(3)))
+            copies.append(tuple(relation.stream(TUPLE_LEN, ("copy" + where, n)).u16() for n in range(3)))
         copied = sum(c[1] for c in copies)
         need(copied <= left, "copies of more bytes than the body has")
-        own = Reader(relation.rows(HEAP_PART, "copies").take(left - copied))
+        own = Reader(relation.rows(HEAP_PART, "copies" + where).take(left - copied))
         body, expected = own.take(front), prefix
         for before, length, shift in copies:
             body += own.take(before)
@@ -3127,6 +3239,15 @@ class WalModel(PageModel):
             self.versions.update(self.old_key(kind, numbers, main), new_key, prefix, values, suffix)
             if sort == 0x20:
                 self.rows.add(transaction, relation, block, le16(main, 12), values, prefix, True)
+
+    def remember_image(self, transaction, kind, block, main):
+        """The row of a record whose first block has an image in place of data."""
+        if kind.manager == XLOG_HEAP and kind.type in (0, 0x20):
+            pointer = le16(main, 12 if kind.type else 0)
+            relation = kind.blocks[0].relation
+            values = self.image_rows.get(relation, block, pointer)
+            if values is not None:
+                self.rows.add(transaction, relation, block, pointer, values, 0, True)
 
     def add_row(self, transaction, relation, block, pointer, values, first):
         number = self.rows.add(transaction, relation, block, pointer, values, 0, first)

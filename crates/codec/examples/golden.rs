@@ -153,6 +153,7 @@ const KEPT: &[(&str, &str)] = &[
     ("words", "pg15_words"),
     ("changed_words", "pg15_changed_words.xz"),
     ("tokens", "pg15_tokens.xz"),
+    ("image_rows", "pg15_image_rows.xz"),
 ];
 
 /// Chunks of relation files, kept in tests/inputs/pages, and the runs of pages in each: a number

@@ -31,6 +31,7 @@ impl FormatVersion {
     const OWN_PAGES: FormatVersion = FormatVersion(14);
     const COMPRESSED_VALUES: FormatVersion = FormatVersion(15);
     const TOKENS: FormatVersion = FormatVersion(15);
+    const IMAGE_ROWS: FormatVersion = FormatVersion(15);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -132,6 +133,11 @@ impl FormatVersion {
     /// New versions of rows are told word by word.
     pub fn has_changed_words(self) -> bool {
         self >= Self::CHANGED_WORDS
+    }
+
+    /// New versions of rows are made of rows on page images.
+    pub fn has_image_rows(self) -> bool {
+        self >= Self::IMAGE_ROWS
     }
 
     /// The key of a new index tuple tells the block of its leaf page.

@@ -3,5 +3,7 @@
 pub mod change;
 pub mod changed_words;
 mod copies;
+mod image_rows;
+pub mod image_versions;
 pub mod recent;
 pub mod versions;

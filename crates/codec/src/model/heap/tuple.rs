@@ -9,9 +9,10 @@ use super::bodies::Bodies;
 use super::body::{Infomask, TUPLE_HEADER_LEN};
 use crate::model::rows::change::{Change, ChangeScratch, ChangeStreams};
 use crate::model::rows::changed_words::TransactionRows;
+use crate::model::rows::image_versions::ImageVersions;
 use crate::model::rows::versions::{Kept, Version};
 use crate::model::values::attribute::Attribute;
-use crate::model::values::tid::tid_bytes;
+use crate::model::values::tid::{Tid, read_tid, tid_bytes};
 use crate::streams::StreamWriter;
 use crate::streams::coder::{Coder, LazyStream, get, get_u16, get_u32};
 use crate::streams::kind::StreamKind;
@@ -39,6 +40,8 @@ pub struct HeapStreams {
     bodies: Bodies,
     parts: RowsByLen,
     changes: ChangeStreams,
+    /// Those of tuples of pages. Few relations have them, and there may be very many relations.
+    page_changes: Option<Box<ChangeStreams>>,
     last_xmin: u32,
     has_new_bodies: bool,
 }
@@ -49,7 +52,8 @@ impl HeapStreams {
         &mut self,
         coder: &mut C,
         tuple: &mut [u8],
-        tid: (u32, u16),
+        tid: Tid,
+        versions: Option<&mut ImageVersions<'_>>,
     ) -> usize {
         let own_ctid = tid_bytes(tid);
         let stream = self.flags.open(coder, StreamKind::HeapFlags, 1);
@@ -85,9 +89,40 @@ impl HeapStreams {
         }
         let header = code_infomask(coder, &mut self.infomask, tuple, 18);
         let end = tuple.len();
+        let ctid = read_tid(tuple, 12);
         let body = coder.part(tuple, TUPLE_HEADER_LEN, end);
-        self.add_body(coder, header, body);
+        match versions {
+            Some(versions) => self.page_version(coder, header, body, (tid, ctid), versions),
+            None => self.add_body(coder, header, body),
+        }
         end
+    }
+
+    /// Codes the body of a tuple of a page, which may be told from another version of the row, and
+    /// adds it to the known ones.
+    fn page_version<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        header: Infomask,
+        body: &mut [u8],
+        (tid, ctid): (Tid, Tid),
+        ImageVersions { known, scratch }: &mut ImageVersions<'_>,
+    ) {
+        let before = header.before_values();
+        let change = known.other(tid, ctid).map(|old| Change {
+            before,
+            old,
+            kept: Kept::default(),
+        });
+        let changes = &mut self.page_changes;
+        let mut code = |change| {
+            let changes = changes.get_or_insert_default();
+            changes.code(coder, scratch, body, change, None)
+        };
+        if !change.is_some_and(&mut code) {
+            self.add_body(coder, header, body);
+        }
+        known.add(tid, ctid, body.get(before..).unwrap_or_default());
     }
 
     /// Codes a whole tuple of a record: `xl_heap_header`, then the body.
@@ -116,7 +151,8 @@ impl HeapStreams {
             old,
             kept: kept.unwrap_or_default(),
         });
-        if change.is_some_and(|change| self.changes.code(coder, scratch, body, change, rows)) {
+        if change.is_some_and(|change| self.changes.code(coder, scratch, body, change, Some(rows)))
+        {
             return;
         }
         match kept {

@@ -252,7 +252,7 @@ impl Image {
             hole_len: upper - lower,
             table: None,
         };
-        pages.code(coder, relation, image, context);
+        pages.code(coder, relation, image, context, None);
         if !C::ENCODING {
             page[..lower].copy_from_slice(&image[..lower]);
             page[upper..].copy_from_slice(&image[lower..]);

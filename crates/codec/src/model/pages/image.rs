@@ -8,6 +8,7 @@ use super::page::{ImageContext, PageModel};
 use super::recreation::{OPAQUE, Recreation};
 use crate::model::index::known_table::KnownTable;
 use crate::model::relations::Relation;
+use crate::model::rows::image_versions::ImageVersions;
 use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Coder, LazyStream};
 use crate::streams::kind::StreamKind;
@@ -59,7 +60,7 @@ impl ImageModel {
         block: u32,
         image: &mut Image,
         record: &mut Vec<u8>,
-        table: Option<KnownTable<'_>>,
+        (table, versions): (Option<KnownTable<'_>>, Option<&mut ImageVersions<'_>>),
     ) {
         let context = ImageContext {
             block,
@@ -77,7 +78,7 @@ impl ImageModel {
                 record.resize(start + image.page_len(), 0);
             }
             let page = coder.part(record, start, start + image.page_len());
-            return self.page.code(coder, relation, page, context);
+            return self.page.code(coder, relation, page, context, versions);
         }
         let flag = if C::ENCODING && coder.choices().uses(OptionalModel::RecreatedImages) {
             let packed = &record[start..start + usize::from(image.len)];
@@ -95,7 +96,7 @@ impl ImageModel {
         if !C::ENCODING {
             page.fill(0);
         }
-        self.page.code(coder, relation, page, context);
+        self.page.code(coder, relation, page, context, versions);
         if !C::ENCODING {
             if coder.failed() || !self.recreation.compress(image, flag) {
                 return coder.fail();

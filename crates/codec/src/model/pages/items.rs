@@ -119,6 +119,11 @@ impl Items {
         self.stored.len()
     }
 
+    /// Number of line pointers.
+    pub fn pointers(&self) -> usize {
+        self.pointers.len()
+    }
+
     /// The number of an item's line pointer, counted from 1.
     pub fn number(&self, item: usize) -> u16 {
         self.stored.get(item).map_or(0, |&number| number + 1)

@@ -15,6 +15,7 @@ use crate::model::index::known_table::KnownTable;
 use crate::model::index::page_tuples::TupleFields;
 use crate::model::index::tuple::{Place, tuple_len};
 use crate::model::relations::Relation;
+use crate::model::rows::image_versions::ImageVersions;
 use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Choices, Coder, LazyStream, get_u16, get_u32};
 use crate::streams::kind::StreamKind;
@@ -136,6 +137,7 @@ impl PageModel {
         relation: &mut Relation,
         page: &mut [u8],
         image: ImageContext<'_>,
+        versions: Option<&mut ImageVersions<'_>>,
     ) {
         let class = if C::ENCODING {
             let class = self.class_of(relation, page, image).unwrap_or(Class::Raw);
@@ -165,7 +167,7 @@ impl PageModel {
         let count = (shape.lower - PAGE_HEADER_LEN) / 4;
         self.items
             .code_pointers(coder, &mut streams.pointers, count);
-        self.code_items(coder, class, relation, page, image, shape);
+        self.code_items(coder, class, relation, page, (image, versions), shape);
         self.items.code_places(
             coder,
             &mut self.classes[class as usize].pointers,
@@ -181,7 +183,7 @@ impl PageModel {
         class: Class,
         relation: &mut Relation,
         page: &mut [u8],
-        image: ImageContext<'_>,
+        (image, mut versions): (ImageContext<'_>, Option<&mut ImageVersions<'_>>),
         shape: PageShape,
     ) {
         match class {
@@ -201,14 +203,19 @@ impl PageModel {
         }
         let len = matches!(class, Class::Heap | Class::Items)
             .then(|| relation.item_len.open(coder, StreamKind::TupleLen, 2));
+        if class == Class::Heap
+            && let Some(ImageVersions { known, .. }) = &mut versions
+        {
+            known.begin(image.block, self.items.pointers());
+        }
         for item in 0..self.items.len() {
             if coder.failed() {
                 return;
             }
             let tid = (image.block, self.items.number(item));
-            let relation = &mut *relation;
+            let (relation, versions) = (&mut *relation, versions.as_deref_mut());
             let model = |coder: &mut C, bytes: &mut [u8]| match class {
-                Class::Heap => relation.heap.page_tuple(coder, bytes, tid),
+                Class::Heap => relation.heap.page_tuple(coder, bytes, tid, versions),
                 _ => {
                     relation.items.code(coder, StreamKind::ItemBody, bytes);
                     bytes.len()

@@ -62,6 +62,25 @@ impl HeapRecord<'_> {
         }
     }
 
+    /// Adds the row of a record whose block has an image in place of data, if it gets index entries
+    /// and an image has it.
+    pub fn add_row_of_image(
+        &self,
+        rows: &mut RecentRows,
+        versions: &RowVersions,
+        newest: &mut RowNumber,
+    ) {
+        let line_pointer = match (self.rmid, opcode(self.rmid, self.info)) {
+            (HEAP, heap::INSERT) => get_u16(self.main, 0),
+            (HEAP, heap::UPDATE) => get_u16(self.main, UPDATE_NEW_OFFSET_AT),
+            _ => return,
+        };
+        let tid = (self.block, line_pointer);
+        if let Some(values) = versions.on_image(self.relation, tid) {
+            rows.add(newest, self.row(line_pointer, values));
+        }
+    }
+
     fn add_version(
         &self,
         rows: &mut RecentRows,

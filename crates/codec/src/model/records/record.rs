@@ -14,6 +14,7 @@ use crate::model::index::known_rows::KnownRows;
 use crate::model::pages::image::ImageModel;
 use crate::model::relations::Relations;
 use crate::model::rows::change::ChangeScratch;
+use crate::model::rows::image_versions::{ImageVersions, KnownVersions};
 use crate::model::rows::recent::RecentRows;
 use crate::model::rows::versions::RowVersions;
 use crate::optional_model::OptionalModel;
@@ -228,67 +229,130 @@ impl Model {
             record.clear();
             record.resize(layout.headers_len(), 0);
         }
-        let last_block = layout.blocks.last().map_or(0, |block| block.number);
-        for (index, block) in layout.blocks.iter_mut().enumerate() {
-            let shape_block = kind.shape.blocks.get(index)?;
-            let relation = self.relations.get_mut(shape_block.relation)?;
-            let table = past.and_then(|past| past.table_of(block.locator));
-            if let Some(image) = &mut block.image {
-                self.images
-                    .code(coder, relation, block.number, image, record, table);
-            }
-            if block.data_len != 0 {
-                if !C::ENCODING {
-                    block.data_start = record.len();
-                    record.resize(block.data_start + usize::from(block.data_len), 0);
-                }
-                let end = block.data_start + usize::from(block.data_len);
-                let data = coder.part(record, block.data_start, end);
-                let model = *kind.block_models.get(index)?;
-                let streams = kind.block_streams.get_mut(index)?;
-                let transaction = self.xids.transaction()?;
-                self.change_scratch.recent.amount = transaction.amount;
-                let mut context = Context {
-                    main: &self.main,
-                    last_block,
-                    old_row,
-                    known: KnownRows {
-                        relation: shape_block.relation,
-                        rows: &self.rows,
-                        versions: &self.versions,
-                        newest: transaction.newest_row,
-                        table,
-                        extracted: &mut self.extracted,
-                    },
-                    scratch: &mut self.change_scratch,
-                };
-                model.code(coder, streams, relation, &mut context, data);
-                transaction.amount = self.change_scratch.recent.amount;
-                if index == 0 && !coder.failed() {
-                    let record = HeapRecord {
-                        rmid: kind.shape.rmid,
-                        info: kind.shape.info,
-                        main: &self.main,
-                        data,
-                        relation: shape_block.relation,
-                        block: block.number,
-                        last_block,
-                    };
-                    record.add_rows(
-                        &mut self.rows,
-                        &mut self.versions,
-                        &mut transaction.newest_row,
-                    );
-                }
-            }
-            if C::ENCODING && relation.heap.take_has_new_bodies() {
-                self.with_bodies.push(shape_block.relation);
-            }
-            if coder.failed() {
-                return None;
-            }
+        for index in 0..layout.blocks.len() {
+            self.code_image(coder, (number, index), layout, record, past)?;
+            self.code_block_data(coder, (number, index), layout, record, (past, old_row))?;
         }
         Some(())
+    }
+
+    /// Codes the image of a block, if it has one.
+    fn code_image<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        (number, index): (usize, usize),
+        layout: &mut RecordLayout,
+        record: &mut Vec<u8>,
+        past: Option<&History>,
+    ) -> Option<()> {
+        let kind = self.kinds.get_mut(number)?;
+        let number = kind.shape.blocks.get(index)?.relation;
+        let last_block = layout.blocks.last().map_or(0, |block| block.number);
+        let block = layout.blocks.get_mut(index)?;
+        let Some(image) = &mut block.image else {
+            return Some(());
+        };
+        let relation = self.relations.get_mut(number)?;
+        let table = past.and_then(|past| past.table_of(block.locator));
+        // What is told from pages has the rows on them anyway.
+        let remembers = past.is_none() && coder.format().has_image_rows();
+        let mut versions = remembers.then(|| ImageVersions {
+            known: KnownVersions {
+                relation: number,
+                rows: &self.rows,
+                versions: &mut self.versions,
+                of_records: false,
+            },
+            scratch: &mut self.change_scratch,
+        });
+        let known = (table, versions.as_mut());
+        self.images
+            .code(coder, relation, block.number, image, record, known);
+        if C::ENCODING && relation.heap.take_has_new_bodies() {
+            self.with_bodies.push(number);
+        }
+        if coder.failed() {
+            return None;
+        }
+        if remembers && index == 0 && block.data_len == 0 {
+            let record = HeapRecord {
+                rmid: kind.shape.rmid,
+                info: kind.shape.info,
+                main: &self.main,
+                data: &[],
+                relation: number,
+                block: block.number,
+                last_block,
+            };
+            let newest = &mut self.xids.transaction()?.newest_row;
+            record.add_row_of_image(&mut self.rows, &self.versions, newest);
+        }
+        Some(())
+    }
+
+    /// Codes the data of a block, if it has some.
+    fn code_block_data<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        (number, index): (usize, usize),
+        layout: &mut RecordLayout,
+        record: &mut Vec<u8>,
+        (past, old_row): (Option<&History>, Option<&[u8]>),
+    ) -> Option<()> {
+        let kind = self.kinds.get_mut(number)?;
+        let last_block = layout.blocks.last().map_or(0, |block| block.number);
+        let block = layout.blocks.get_mut(index)?;
+        if block.data_len == 0 {
+            return Some(());
+        }
+        let shape_block = kind.shape.blocks.get(index)?;
+        let relation = self.relations.get_mut(shape_block.relation)?;
+        if !C::ENCODING {
+            block.data_start = record.len();
+            record.resize(block.data_start + usize::from(block.data_len), 0);
+        }
+        let end = block.data_start + usize::from(block.data_len);
+        let data = coder.part(record, block.data_start, end);
+        let model = *kind.block_models.get(index)?;
+        let streams = kind.block_streams.get_mut(index)?;
+        let transaction = self.xids.transaction()?;
+        self.change_scratch.recent.amount = transaction.amount;
+        let mut context = Context {
+            main: &self.main,
+            last_block,
+            old_row,
+            known: KnownRows {
+                relation: shape_block.relation,
+                rows: &self.rows,
+                versions: &self.versions,
+                newest: transaction.newest_row,
+                table: past.and_then(|past| past.table_of(block.locator)),
+                extracted: &mut self.extracted,
+            },
+            scratch: &mut self.change_scratch,
+        };
+        model.code(coder, streams, relation, &mut context, data);
+        transaction.amount = self.change_scratch.recent.amount;
+        if index == 0 && !coder.failed() {
+            let record = HeapRecord {
+                rmid: kind.shape.rmid,
+                info: kind.shape.info,
+                main: &self.main,
+                data,
+                relation: shape_block.relation,
+                block: block.number,
+                last_block,
+            };
+            record.add_rows(
+                &mut self.rows,
+                &mut self.versions,
+                &mut transaction.newest_row,
+            );
+        }
+        if C::ENCODING && relation.heap.take_has_new_bodies() {
+            self.with_bodies.push(shape_block.relation);
+        }
+        (!coder.failed()).then_some(())
     }
 
     /// Codes the block of the leaf page that a tuple was put into.

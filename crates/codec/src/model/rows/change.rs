@@ -16,6 +16,8 @@ const DIFFERENCE: u8 = 1;
 const COPIES: u8 = 2;
 /// The values that replace others are coded word by word.
 const WORDS: u8 = 3;
+/// The values are those that they replace.
+const SAME: u8 = 4;
 
 /// How a body relates to the row's old version.
 #[derive(Clone, Copy, Debug)]
@@ -45,20 +47,21 @@ pub struct ChangeStreams {
     copy: [LazyStream; 3],
     own: RowsByLen,
     differences: RowsByLen,
-    /// Few relations have them.
+    /// Few relations have them, and there may be very many relations.
+    front: Option<Box<RowsByLen>>,
     words: Option<Box<WordStreams>>,
 }
 
 impl ChangeStreams {
     /// Codes a body against the old version. Returns `false` if the mode is [`NONE`]; the caller
-    /// then codes the body.
+    /// then codes the body. Words need the rows of a transaction.
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,
         scratch: &mut ChangeScratch,
         body: &mut [u8],
         change: Change<'_>,
-        rows: TransactionRows<'_>,
+        rows: Option<TransactionRows<'_>>,
     ) -> bool {
         let before = change.before.min(body.len());
         let change = Change { before, ..change };
@@ -67,12 +70,14 @@ impl ChangeStreams {
         if C::ENCODING && coder.choices().uses(OptionalModel::RowVersions) {
             let values = &body[before..];
             let Change { old, kept, .. } = change;
+            let mut are_words = |replaced| {
+                rows.is_some_and(|rows| {
+                    self.are_words_cheaper(replaced, values, change, rows, scratch)
+                })
+            };
             mode = match replaced {
-                Some(replaced)
-                    if self.are_words_cheaper(replaced, values, change, rows, scratch) =>
-                {
-                    WORDS
-                }
+                Some(replaced) if replaced.is_same(values) => SAME,
+                Some(replaced) if are_words(replaced) => WORDS,
                 Some(replaced) if replaced.is_like(values) => DIFFERENCE,
                 _ if find_copies(&mut scratch.copies, values, old, kept.prefix) => COPIES,
                 _ => NONE,
@@ -85,12 +90,31 @@ impl ChangeStreams {
                 self.code_difference(coder, scratch, body, (before, replaced));
             }
             (COPIES, _) => self.code_copies(coder, scratch, body, change),
-            (WORDS, _) if coder.format().has_changed_words() => {
-                self.code_words(coder, scratch, body, change, rows);
+            (SAME, Some(replaced)) if coder.format().has_image_rows() => {
+                self.code_same(coder, body, (before, replaced));
             }
+            (WORDS, _) if coder.format().has_changed_words() => match rows {
+                Some(rows) => self.code_words(coder, scratch, body, change, rows),
+                None => coder.fail(),
+            },
             _ => coder.fail(),
         }
         true
+    }
+
+    fn code_same<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        body: &mut [u8],
+        (before, replaced): (usize, Replaced<'_>),
+    ) {
+        let (front, values) = body.split_at_mut(before);
+        if values.len() != replaced.bytes.len() {
+            return coder.fail();
+        }
+        let rows = self.front.get_or_insert_default();
+        rows.code(coder, StreamKind::HeapPart, front);
+        values.copy_from_slice(replaced.bytes);
     }
 
     fn code_difference<C: Coder>(
@@ -223,6 +247,11 @@ impl Replaced<'_> {
         pairs.filter(|(new, old)| new == old).count()
     }
 
+    /// Whether there are values, and all of them are unchanged.
+    fn is_same(&self, values: &[u8]) -> bool {
+        !values.is_empty() && self.bytes == values
+    }
+
     /// Whether at least half of the values' bytes are unchanged.
     fn is_like(&self, values: &[u8]) -> bool {
         let same = self.same(values);
@@ -286,8 +315,15 @@ mod tests {
         };
         let mut coder = StreamWriter::default();
         let (mut streams, mut scratch) = (ChangeStreams::default(), ChangeScratch::default());
-        let mut code =
-            |body: &&[u8]| streams.code(&mut coder, &mut scratch, &mut body.to_vec(), change, rows);
+        let mut code = |body: &&[u8]| {
+            streams.code(
+                &mut coder,
+                &mut scratch,
+                &mut body.to_vec(),
+                change,
+                Some(rows),
+            )
+        };
         let coded: Vec<bool> = bodies.iter().map(&mut code).collect();
         let len = coder.total_len();
         let mut coder =
@@ -296,7 +332,7 @@ mod tests {
         for (body, coded) in bodies.iter().zip(&coded) {
             let mut decoded = vec![0; body.len()];
             assert_eq!(
-                streams.code(&mut coder, &mut scratch, &mut decoded, change, rows),
+                streams.code(&mut coder, &mut scratch, &mut decoded, change, Some(rows)),
                 *coded
             );
             assert!(!coded || decoded == *body);
@@ -346,6 +382,17 @@ mod tests {
     }
 
     #[test]
+    fn the_same_values_take_no_bytes() {
+        let kept = Kept {
+            prefix: 3,
+            suffix: 1,
+        };
+        let same = body(&OLD[3..OLD.len() - 1]);
+        let (of_use, len) = coded(old(0), kept, &[&same, &same]);
+        assert_eq!((of_use, len), (vec![true, true], 2 * (1 + 2)));
+    }
+
+    #[test]
     fn bodies_shorter_than_what_is_in_front_of_values_come_back() {
         let kept = Kept {
             prefix: OLD.len(),
@@ -364,7 +411,7 @@ mod tests {
             rows: &rows,
             newest: 0,
         };
-        for mode in [DIFFERENCE, WORDS, WORDS + 1] {
+        for mode in [DIFFERENCE, WORDS, SAME, SAME + 1] {
             let mut coder = StreamWriter::default();
             let stream = LazyStream::default().open(&mut coder, StreamKind::ModelFlag, 1);
             coder.u8(stream, mode);
@@ -377,7 +424,13 @@ mod tests {
                 kept: Kept::default(),
             };
             let mut scratch = ChangeScratch::default();
-            ChangeStreams::default().code(&mut coder, &mut scratch, &mut [0; 5], change, rows);
+            ChangeStreams::default().code(
+                &mut coder,
+                &mut scratch,
+                &mut [0; 5],
+                change,
+                Some(rows),
+            );
             assert!(coder.failed());
         }
     }

@@ -4,8 +4,8 @@
 //! may forget a row or confuse two: that costs bytes, never correctness, because the encoder and
 //! the decoder have the same table.
 
+use super::image_rows::{ImageRows, PageKey};
 use super::recent::{RecentRows, RowNumber};
-use crate::fast_hash::fold;
 use crate::model::values::tid::Tid;
 use crate::streams::coder::get_u16;
 
@@ -24,6 +24,8 @@ pub struct VersionId {
     slot: usize,
     /// Distinguishes it from most others of the same slot.
     check: u32,
+    page: PageKey,
+    line_pointer: u16,
 }
 
 /// The part of the old version that an update keeps, which its record does not have.
@@ -83,31 +85,78 @@ pub struct RowVersions {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
     scratch: Vec<u8>,
+    /// A bit for each slot: that of each page of which a version was entered is set.
+    pages: Vec<u64>,
+    images: ImageRows,
 }
 
 impl RowVersions {
     /// For a segment of this length.
     pub fn new(segment_len: usize) -> RowVersions {
         let slots = (segment_len / SLOT_FOR).clamp(SLOTS_MIN, SLOTS_MAX);
+        let slots = slots.next_power_of_two();
         RowVersions {
-            entries: vec![Entry::default(); slots.next_power_of_two()],
+            entries: vec![Entry::default(); slots],
+            pages: vec![0; slots / 64],
             bytes: Vec::new(),
             scratch: Vec::new(),
+            images: ImageRows::new(segment_len),
         }
     }
 
     /// The key of the version at an address of a relation. The rows of a block have adjacent slots.
     pub fn id(&self, relation: u32, (block, line_pointer): Tid) -> VersionId {
-        let hash = fold(u64::from(relation) << 32 | u64::from(block));
-        let line_pointer = u32::from(line_pointer);
+        let page = PageKey::of(relation, block);
+        let hash = page.hash();
         VersionId {
-            slot: ((hash >> 32) as usize + line_pointer as usize) & (self.entries.len() - 1),
-            check: (hash as u32).wrapping_add(line_pointer),
+            slot: ((hash >> 32) as usize + usize::from(line_pointer)) & (self.entries.len() - 1),
+            check: (hash as u32).wrapping_add(line_pointer.into()),
+            page,
+            line_pointer,
         }
     }
 
-    /// A version, if it is known.
+    /// A version, if it is known: from a record, or else from an image.
     pub fn get<'a>(&'a self, rows: &'a RecentRows, id: VersionId) -> Option<Version<'a>> {
+        self.of_record(rows, id).or_else(|| {
+            let values = self.images.get(id.page, id.line_pointer)?;
+            Some(Version::whole(values))
+        })
+    }
+
+    /// The values of a row on a kept image.
+    pub fn on_image(&self, relation: u32, (block, line_pointer): Tid) -> Option<&[u8]> {
+        self.images.get(PageKey::of(relation, block), line_pointer)
+    }
+
+    /// The rows on images, which no record may have.
+    pub fn images(&self) -> &ImageRows {
+        &self.images
+    }
+
+    /// Begins an image of a block with `count` line pointers.
+    pub fn begin_image(&mut self, relation: u32, block: u32, count: usize) {
+        self.images.begin(PageKey::of(relation, block), count);
+    }
+
+    /// Adds the next row of this image. `next` is the line pointer on it to which it points.
+    pub fn add_to_image(&mut self, line_pointer: u16, values: &[u8], next: Option<u16>) {
+        self.images.add(line_pointer, values, next);
+    }
+
+    /// Whether a record may have told a version of this page's rows.
+    pub fn may_have(&self, relation: u32, block: u32) -> bool {
+        let (word, bit) = self.page_bit(PageKey::of(relation, block));
+        self.pages[word] & bit != 0
+    }
+
+    fn page_bit(&self, page: PageKey) -> (usize, u64) {
+        let slot = (page.hash() >> 32) as usize & (self.entries.len() - 1);
+        (slot / 64, 1 << (slot % 64))
+    }
+
+    /// A version, if a record has told it.
+    pub fn of_record<'a>(&'a self, rows: &'a RecentRows, id: VersionId) -> Option<Version<'a>> {
         let entry = self.entries.get(self.find(id)?)?;
         if entry.at & KEPT == 0 {
             return Some(Version::whole(rows.get(entry.at)?.all_values()?));
@@ -198,6 +247,8 @@ impl RowVersions {
     /// Enters a version into its first slot. Another version in this slot moves to its other slot.
     fn enter(&mut self, id: VersionId, at: u32) {
         let check = id.check;
+        let (word, bit) = self.page_bit(id.page);
+        self.pages[word] |= bit;
         let before = std::mem::replace(&mut self.entries[id.slot], Entry { check, at });
         if before.at != 0 && before.check != check {
             let other = self.other(id.slot);
