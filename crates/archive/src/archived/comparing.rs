@@ -3,19 +3,15 @@
 //! A server that is promoted, or follows one that was, archives the segment in which the timeline was left as it is: after the
 //! last record there is what the file had before it got its name. So two servers have other bytes there, and the same WAL.
 
-use std::fs;
-use std::path::Path;
-
 use bytes::Bytes;
 use walzip_codec::DecodeError;
 use walzip_pgformat::PAGE_SIZE;
-use walzip_pgformat::timeline_history::TimelineHistory;
-use walzip_pgformat::wal::SegmentHeader;
-use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{RepoError, Repository};
 
+use crate::archived::later_beside::left_in;
 use crate::archived::own_history;
-use crate::archived::shared_segment::{SharedSegment, end_of_replayed};
+use crate::archived::shared_segment::end_of_replayed;
 use crate::archived::stable_file::StableFile;
 use crate::archived::stored_wal::StoredWal;
 use crate::error::ArchiveError;
@@ -122,44 +118,6 @@ pub(crate) async fn has_copy_beside(name: &str, file: &StableFile) -> Result<boo
     Ok(false)
 }
 
-/// The timelines that left that of a segment within it, as the histories beside it say. What is no segment, and what was
-/// unpacked, has none.
-fn left_in(name: &str, file: &StableFile) -> impl Iterator<Item = SharedSegment> {
-    let segment = match name.parse() {
-        Ok(WalFileName::Segment(segment) | WalFileName::Partial(segment)) => Some(segment),
-        _ => None,
-    };
-    let size = SegmentHeader::read(file.beginning()).map(|header| header.segment_size);
-    let known = segment.zip(size.ok()).filter(|_| file.opened().is_some());
-    let histories = known.map(|known| (known, histories_beside(file.path())));
-    let of = |((segment, size), histories): ((SegmentName, u32), Vec<TimelineHistory>)| {
-        let shared = histories.into_iter().flat_map(move |history| {
-            let first = SegmentName {
-                timeline: history.timeline,
-                ..segment
-            };
-            SharedSegment::all(first, size, &history)
-        });
-        shared.filter(move |shared| shared.parent == segment.timeline)
-    };
-    histories.into_iter().flat_map(of)
-}
-
-/// The histories in the directory of a file.
-fn histories_beside(path: &Path) -> Vec<TimelineHistory> {
-    let directory = path.parent().filter(|of| !of.as_os_str().is_empty());
-    let Ok(entries) = fs::read_dir(directory.unwrap_or(Path::new("."))) else {
-        return Vec::new();
-    };
-    let read = |entry: fs::DirEntry| {
-        let Ok(WalFileName::History(timeline)) = entry.file_name().to_str()?.parse() else {
-            return None;
-        };
-        TimelineHistory::read(timeline, &fs::read(entry.path()).ok()?).ok()
-    };
-    entries.flatten().filter_map(read).collect()
-}
-
 /// Whether a history that is archived was made of the WAL, and is otherwise this one.
 async fn is_rebuilt(name: &str, file: &StableFile, object: Bytes) -> bool {
     let Ok(WalFileName::History(timeline)) = name.parse() else {
@@ -183,6 +141,8 @@ pub(crate) fn is_broken(error: &ArchiveError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use walzip_repo::testing::memory_store;
 
     use super::*;

@@ -22,6 +22,7 @@ use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::packs::{Before, is_damage};
 use crate::pins::FollowedBackups;
+use crate::push::unwritten_segment::left_unwritten;
 
 /// What a file is worth that a restore would remove.
 enum Worth {
@@ -48,6 +49,9 @@ pub(super) async fn find(
     for file in &files {
         let name = file.name.to_string();
         let worth = match file.name {
+            WalFileName::Segment(name) if is_left_unwritten(file, name, repository).await => {
+                Worth::Nothing
+            }
             _ if file.is_ready => match stored.archived.contains(&name) {
                 true => lost_if(!is_same(repository, &name, &file.path).await?),
                 false => Worth::Lost,
@@ -72,6 +76,12 @@ pub(super) async fn find(
         found.sort();
     }
     Ok(found)
+}
+
+/// Whether a push would find that there is nothing to archive.
+async fn is_left_unwritten(file: &WalFile, name: SegmentName, repository: &Repository) -> bool {
+    let later = left_unwritten(&file.path, name, repository.cluster()).await;
+    later.is_some()
 }
 
 fn lost_if(is_lost: bool) -> Worth {
@@ -546,6 +556,20 @@ mod tests {
             place.has_segment(FORK, &[Record::row(100, 3)], DONE);
             assert_eq!(place.lost().await, [FORK]);
         }
+    }
+
+    /// The server has made the file out of an older one, and gone on with timeline 2.
+    #[tokio::test]
+    async fn a_file_that_waits_and_was_never_written_is_not_lost() {
+        let place = Place::left(FORK_HISTORY).await;
+        let (ready, older) = (Some("ready"), segment(FORK - 2, &common_and(&[])));
+        place.has(&name(1, FORK), &older, ready);
+        assert_eq!(place.lost().await, [FORK]);
+        place.has("00000002.history", FORK_HISTORY.as_bytes(), DONE);
+        place.has(&name(2, FORK + 1), &older, None);
+        assert_eq!(place.lost().await, NOTHING);
+        place.has_segment(FORK, &common_and(&[80]), ready);
+        assert_eq!(place.lost().await, [FORK]);
     }
 
     /// What a standby was sent is in a file that had other WAL.
