@@ -30,7 +30,7 @@ use walzip_repo::{ClusterIdentity, PutOutcome, Repository};
 
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::branches::readable;
-use crate::archived::comparing::{compare, compare_with, has_copy_beside};
+use crate::archived::comparing::{compare, compare_with, has_copy};
 use crate::archived::own_history;
 use crate::archived::settling;
 use crate::archived::stable_file::StableFile;
@@ -273,7 +273,7 @@ impl WalFile {
         }
         let stored_bytes = match compare(part, &name, &self.file).await {
             Ok(stored_bytes) => stored_bytes,
-            Err(ArchiveError::Duplicate { .. }) if has_copy_beside(&name, &self.file).await? => {
+            Err(ArchiveError::Duplicate { .. }) if has_copy(part, &name, &self.file).await? => {
                 tracing::warn!(
                     "{name} in the archive is that of another server, and stays: the first segment of the timeline that \
                      left it here has all of this one"

@@ -6,7 +6,7 @@ use walzip_repo::Repository;
 
 use super::archive_status::ArchiveStatus;
 use super::{PushOptions, WalFile, continuity, owner};
-use crate::archived::comparing::compare_with;
+use crate::archived::comparing::{compare_with, has_copy};
 use crate::archived::stored_wal::StoredWal;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
@@ -52,6 +52,11 @@ pub async fn check_own(repository: &Repository, data_directory: &Path) -> Result
         None => continuity::check(&part, (&file.name, &file.file), &path, false).await,
     };
     match checked {
+        Err(ArchiveError::Duplicate { .. })
+            if has_copy(&part, &first, &file.file).await.unwrap_or(false) =>
+        {
+            Ok(())
+        }
         Err(error @ (ArchiveError::Duplicate { .. } | ArchiveError::NotContinued { .. })) => {
             Err(error)
         }

@@ -1,9 +1,13 @@
-//! What a server would replay of a segment.
+//! What a server would replay of a segment, and what comes after that.
+//!
+//! A server that receives WAL writes it into files that were others before, and makes files for later out of old ones: behind the
+//! last record there may be remains. They were written two segments before at least, and have other positions.
 
 use walzip_pgformat::wal::{
-    Event, RECORD_HEADER_LEN, RecordHeader, RecordLayout, SegmentHeader, SegmentReader, is_switch,
+    Event, PageHeader, RECORD_HEADER_LEN, RecordHeader, RecordLayout, SegmentHeader, SegmentReader,
+    is_switch,
 };
-use walzip_pgformat::{Lsn, rmgr_id};
+use walzip_pgformat::{Lsn, PAGE_SIZE, rmgr_id};
 
 /// A record that a server would replay, or the part of it that is in the segment.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +78,84 @@ pub(crate) fn any(
         }
     }
     false
+}
+
+/// Where that ends which a server would replay of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplayedEnd {
+    /// The offset behind the last byte of it.
+    pub(crate) offset: usize,
+}
+
+/// The end of the last record that is whole; nothing of what is no segment, nor the beginning of one.
+pub(crate) fn end_of_records(segment: &[u8]) -> Option<ReplayedEnd> {
+    Some(end_of(segment, |part| part.is_whole)?.0)
+}
+
+/// The end of what a server would replay of a segment, with what follows in the next one, if all of that is before an offset,
+/// and nothing behind says that it is of this segment too. A server replays nothing behind damage, and it may be found all the
+/// same. Where the timeline was left before the offset (`left_at`), what begins on that page may be what a server was writing
+/// when it crashed, and had told nobody of.
+pub(crate) fn end_before(segment: &[u8], at: usize, left_at: Option<usize>) -> Option<ReplayedEnd> {
+    let len = segment.len();
+    let (end, read_until) = end_of(segment, |part| part.is_whole || part.end == len)?;
+    let may_be_torn = left_at.is_some_and(|left| left <= at);
+    let is_last = end.offset <= at
+        && !has_pages_from(segment, at.max(read_until))
+        && (may_be_torn || !has_records_around(segment, at));
+    is_last.then_some(end)
+}
+
+/// The end of what counts, and where that ends which is read with it: a record that was begun may go on for some pages.
+fn end_of(segment: &[u8], counts: impl Fn(&Replayed) -> bool) -> Option<(ReplayedEnd, usize)> {
+    let header = SegmentHeader::read(segment).ok()?;
+    let mut reader = SegmentReader::of_part(segment.into(), header);
+    let mut end = ReplayedEnd {
+        offset: 0,
+    };
+    let mut read_until = 0;
+    any(&mut reader, (&header, segment.len()), |part| {
+        read_until = part.end;
+        if counts(&part) {
+            end = ReplayedEnd {
+                offset: part.end,
+            };
+        }
+        false
+    });
+    Some((end, read_until))
+}
+
+/// Whether a page that begins at an offset or behind it has its position in the segment.
+fn has_pages_from(segment: &[u8], at: usize) -> bool {
+    let start = SegmentHeader::read(segment).map(|header| header.start.0);
+    let is_own = |page: usize| {
+        let read = segment.get(page..).and_then(PageHeader::read);
+        read.is_some_and(|read| Ok(read.address.wrapping_sub(page as u64)) == start)
+    };
+    let mut pages = (at.next_multiple_of(PAGE_SIZE)..segment.len()).step_by(PAGE_SIZE);
+    pages.any(is_own)
+}
+
+/// Whether a record begins on the page of an offset, of which some byte is at the offset or behind it, and which names a
+/// predecessor in this segment or in the one before. Remains name older ones.
+fn has_records_around(segment: &[u8], at: usize) -> bool {
+    let Ok(header) = SegmentHeader::read(segment) else {
+        return true;
+    };
+    let start = header.start.0;
+    let oldest = start.saturating_sub(header.segment_size.into()).max(1);
+    let is_own = |offset: usize| {
+        let read = segment.get(offset..).and_then(RecordHeader::read);
+        read.is_some_and(|read| {
+            let predecessors = oldest..start + offset as u64;
+            read.total_len as usize >= RECORD_HEADER_LEN && predecessors.contains(&read.prev)
+        })
+    };
+    let page = at - at % PAGE_SIZE;
+    let first = (at + 1).saturating_sub(RECORD_HEADER_LEN).max(page);
+    let mut records = (first.next_multiple_of(8)..at.next_multiple_of(PAGE_SIZE)).step_by(8);
+    records.any(is_own)
 }
 
 #[cfg(test)]

@@ -10,17 +10,17 @@ use walzip_pgformat::{Lsn, PAGE_SIZE, TimelineId};
 use walzip_repo::{AsideLabel, Repository, WalEntry};
 
 use super::left_behind::{OwnWal, forks_of};
-use super::local_segment::{LocalSegment, has_changes};
+use super::local_segment::{LocalSegment, has_changes, same_until};
 use super::wal_files::{WalFile, files_of};
 use crate::archived::archived_wal::ArchivedWal;
-use crate::archived::comparing::{compare_with, has_copy_beside};
+use crate::archived::comparing::{compare_with, has_copy};
 use crate::archived::own_history;
 use crate::archived::stable_file::StableFile;
-use crate::archived::stored_wal::{self, StoredWal};
+use crate::archived::stored_wal::StoredWal;
 use crate::archived::timelines::Timelines;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
-use crate::packs::{Before, is_damage};
+use crate::packs::is_damage;
 use crate::pins::FollowedBackups;
 use crate::push::unwritten_segment::left_unwritten;
 
@@ -195,13 +195,15 @@ impl<'r> Stored<'r> {
             return Ok(Worth::Nothing);
         }
         let mut from = self.stored_until(&segment, &text).await?;
-        if is_archived {
-            return Ok(lost_if(has_changes(&segment, from).await?));
-        }
         let wal = ArchivedWal::of(&self.listing, segment.size_bytes());
-        from = from.max(self.copied_until(&wal, &segment, name).await?);
+        if has_changes(&segment, from).await? {
+            from = from.max(self.copied_until(&wal, &segment, name).await?);
+        }
         if !has_changes(&segment, from).await? {
             return Ok(Worth::Nothing);
+        }
+        if is_archived {
+            return Ok(Worth::Lost);
         }
         // Positions on a timeline of another server say nothing of what may have expired of this one's.
         let is_others = others.contains(&name.timeline);
@@ -318,39 +320,6 @@ impl<'r> Stored<'r> {
     }
 }
 
-/// Up to where the archive has what a segment has, or what was set aside under a label.
-async fn same_until(
-    repository: &Repository,
-    label: Option<AsideLabel>,
-    (segment, name): (&Arc<LocalSegment>, &str),
-) -> Result<Lsn, ArchiveError> {
-    let (single, packs) = match label {
-        None => (repository.get_wal(name).await?, repository.packs()),
-        Some(label) => (
-            repository.get_aside(label, name).await?,
-            repository.packs_aside(label),
-        ),
-    };
-    let segment = Arc::clone(segment);
-    let stored = match single {
-        Some(object) => Some(StoredWal::Single(object)),
-        None => {
-            if let Some(hash) = stored_wal::hash_in_pack(&packs, name).await? {
-                let local = Arc::clone(&segment);
-                if off_the_runtime(move || local.hash()).await? == hash {
-                    return Ok(segment.end());
-                }
-            }
-            StoredWal::get_packed(&packs, name, Before::Passed).await?
-        }
-    };
-    let Some(stored) = stored else {
-        return Ok(segment.start());
-    };
-    let name = name.to_owned();
-    off_the_runtime(move || segment.same_until(&name, stored)).await
-}
-
 /// Whether a push would find this file archived.
 async fn is_same(repository: &Repository, name: &str, path: &Path) -> Result<bool, ArchiveError> {
     let file = StableFile::open(path, PAGE_SIZE as u64).await?;
@@ -359,7 +328,7 @@ async fn is_same(repository: &Repository, name: &str, path: &Path) -> Result<boo
     };
     match compare_with(repository, stored, name, &file).await {
         Ok(_) => Ok(true),
-        Err(ArchiveError::Duplicate { .. }) => Ok(has_copy_beside(name, &file).await?),
+        Err(ArchiveError::Duplicate { .. }) => has_copy(repository, name, &file).await,
         Err(error) => Err(error),
     }
 }
@@ -486,6 +455,13 @@ mod tests {
         assert_eq!(place.lost().await, NOTHING);
         place.has_segment(FORK, &[Record::row(100, 3)], None);
         assert_eq!(place.lost().await, [FORK]);
+        place.has_segment(FORK, &common_and(&[80]), None);
+        assert_eq!(place.lost().await, [FORK]);
+        // A standby that was behind has archived its own, too.
+        let short = segment(FORK, &[Record::row(100, 1)]);
+        place.archive(&name(1, FORK), &short).await;
+        place.has_segment(FORK, &common_and(&[]), None);
+        assert_eq!(place.lost().await, NOTHING);
         place.has_segment(FORK, &common_and(&[80]), None);
         assert_eq!(place.lost().await, [FORK]);
     }
