@@ -74,8 +74,24 @@ pub(crate) async fn compare_with(
     }
 }
 
-/// Whether the archived segment has all that a server would replay of this one, and no server needs more: its timeline was left
-/// there or later in it, as a history beside it says.
+/// Whether the archived segment is this one, but for what comes after a switch record.
+pub(crate) async fn is_in_up_to_switch(
+    repository: &Repository,
+    stored: StoredWal,
+    (name, file): (&str, &StableFile),
+) -> Result<bool, ArchiveError> {
+    if file.is_in(name, stored).await? {
+        return Ok(true);
+    }
+    let end = match difference(repository, name, (name, file)).await? {
+        Some(at) => end_before(file, at, None).await?,
+        None => None,
+    };
+    Ok(end.is_some_and(|end| end.is_switch))
+}
+
+/// Whether the archived segment has all that a server would replay of this one, and no server needs more: this one ends with
+/// a switch, or its timeline was left there or later in it, as a history beside it says.
 async fn has_all_replayed(
     repository: &Repository,
     name: &str,
@@ -90,7 +106,8 @@ async fn has_all_replayed(
             return Ok(true);
         }
     }
-    Ok(false)
+    let end = end_before(file, at, None).await?;
+    Ok(end.is_some_and(|end| end.is_switch))
 }
 
 /// Whether the first segment of a later timeline, of which a history lies beside this segment, has a copy of all that a server
@@ -381,6 +398,33 @@ mod tests {
         assert!(has(&archived, &own, Some(END)).await);
         // All that is needed of it comes after another server's.
         assert!(!has(&archived, &own, Some(END - 8)).await);
+    }
+
+    #[tokio::test]
+    async fn what_follows_a_switch_is_nobodys() {
+        let switched = |fill| {
+            let records = [
+                Record::row(100, fill),
+                Record::row(60, fill),
+                Record::switch(),
+            ];
+            segment(NUMBER, &records)
+        };
+        let end = END + 24;
+        let (whole, cut) = (switched(1), with_remains(&switched(1), end, 3));
+        for (archived, own) in [(&whole, &cut), (&cut, &whole)] {
+            assert!(has(archived, own, None).await);
+        }
+        assert!(!has(&switched(2), &cut, None).await);
+        // The other server did not end its segment there.
+        assert!(!has(&rows(&[100, 60], 1), &cut, None).await);
+        assert!(!has(&rows(&[100, 60, 80], 1), &cut, None).await);
+        assert!(!has(&cut, &rows(&[100, 60, 80], 1), None).await);
+        let mut odd = whole.clone();
+        let page = 5 * PAGE_SIZE;
+        odd[page..page + 24].copy_from_slice(&whole[..24]);
+        odd[page + 8..page + 16].copy_from_slice(&((NUMBER << 20) + page as u64).to_le_bytes());
+        assert!(!has(&whole, &odd, None).await);
     }
 
     #[tokio::test]

@@ -12,8 +12,10 @@ use walzip_pgformat::{Lsn, PAGE_SIZE, rmgr_id};
 /// A record that a server would replay, or the part of it that is in the segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replayed {
-    /// The offset of the first byte behind it.
+    /// The offset at which the next one would begin. Behind a switch that is in the next segment.
     pub(crate) end: usize,
+    /// The offset of the first byte behind its own.
+    own_end: usize,
     /// It is more than a checkpoint, or what standbys need.
     pub(crate) is_change: bool,
     /// It ends here.
@@ -41,7 +43,8 @@ pub(crate) fn any(
     let goes_on = header.version.overwrite_contrecord;
     while let Some(event) = reader.next_event(&mut layout) {
         let reaches_end = reader.next_offset() == len;
-        let mut end = reader.next_offset();
+        let own_end = reader.next_offset();
+        let mut end = own_end;
         let (is_change, is_whole) = match event {
             Event::Record { lsn } => {
                 let prev = layout.header.prev;
@@ -70,11 +73,15 @@ pub(crate) fn any(
         };
         let replayed = Replayed {
             end,
+            own_end,
             is_change,
             is_whole,
         };
         if is_it(replayed) {
             return true;
+        }
+        if end > own_end {
+            return false;
         }
     }
     false
@@ -83,8 +90,10 @@ pub(crate) fn any(
 /// Where that ends which a server would replay of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplayedEnd {
-    /// The offset behind the last byte of it.
+    /// The offset behind the last byte of it. What is behind a switch is no part of it.
     pub(crate) offset: usize,
+    /// The last record is a switch: nothing follows in the segment, whatever timeline is followed.
+    pub(crate) is_switch: bool,
 }
 
 /// The end of the last record that is whole; nothing of what is no segment, nor the beginning of one.
@@ -112,13 +121,15 @@ fn end_of(segment: &[u8], counts: impl Fn(&Replayed) -> bool) -> Option<(Replaye
     let mut reader = SegmentReader::of_part(segment.into(), header);
     let mut end = ReplayedEnd {
         offset: 0,
+        is_switch: false,
     };
     let mut read_until = 0;
     any(&mut reader, (&header, segment.len()), |part| {
-        read_until = part.end;
+        read_until = part.own_end;
         if counts(&part) {
             end = ReplayedEnd {
-                offset: part.end,
+                offset: part.own_end,
+                is_switch: part.end > part.own_end,
             };
         }
         false
