@@ -5,6 +5,7 @@ pub(crate) mod branches;
 pub(crate) mod comparing;
 pub(crate) mod competing;
 pub(crate) mod difference;
+pub(crate) mod later_beside;
 pub(crate) mod neighbours;
 pub(crate) mod own_history;
 pub(crate) mod own_wal;

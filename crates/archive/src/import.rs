@@ -395,7 +395,7 @@ impl Done {
     fn of(pushed: Pushed) -> Done {
         match pushed.outcome {
             PushOutcome::Stored => Done::Stored(pushed),
-            PushOutcome::AlreadyStored => Done::Identical,
+            PushOutcome::AlreadyStored | PushOutcome::NothingThere => Done::Identical,
         }
     }
 }

@@ -10,6 +10,8 @@ pub(crate) mod archive_status;
 mod continuity;
 mod put_again;
 pub(crate) mod unfinished_segment;
+pub(crate) mod unwritten_segment;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,7 +30,7 @@ use walzip_repo::{ClusterIdentity, PutOutcome, Repository};
 
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::branches::readable;
-use crate::archived::comparing::{compare, compare_with, has_copy_beside};
+use crate::archived::comparing::{compare, compare_with, has_copy};
 use crate::archived::own_history;
 use crate::archived::settling;
 use crate::archived::stable_file::StableFile;
@@ -37,10 +39,10 @@ use crate::archived::timelines;
 use crate::archived::wal_index;
 use crate::archived::wal_times::SegmentTimes;
 use crate::cluster;
-use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::packs::is_damage;
-use crate::push::archive_status::ArchiveStatus;
+use crate::push::unwritten_segment::left_unwritten;
+pub use crate::push::waiting::check_own;
 use crate::spool::FileFacts;
 use crate::wal::content;
 
@@ -81,6 +83,8 @@ pub enum PushOutcome {
     Stored,
     /// The identical file was in the archive already, or one with all that a server would replay of it.
     AlreadyStored,
+    /// The file has nothing of the segment whose name it has, and the server has gone on with a later timeline.
+    NothingThere,
 }
 
 /// A successful push.
@@ -153,7 +157,9 @@ impl WalFile {
         let (name, path, file) = (&self.name, &self.path, &self.file);
         let part = owner(repository, name, file.beginning(), path, options).await?;
         if let WalFileName::Segment(segment) | WalFileName::Partial(segment) = name {
-            self.check_content(&part)?;
+            if let Err(error) = self.check_content(&part) {
+                return self.unless_unwritten(&part, error).await;
+            }
             let timeline = segment.timeline;
             // It is encoded meanwhile.
             let history = archive_history(&part, path, timeline, options);
@@ -161,6 +167,29 @@ impl WalFile {
             try_join3(history, continuity, self.prepare(options)).await?;
         }
         self.archive_in_doubt(&part, options).await
+    }
+
+    /// That a file has nothing of its segment is no reason to refuse it where the server has gone on with a later timeline.
+    async fn unless_unwritten(
+        &self,
+        part: &Repository,
+        error: ArchiveError,
+    ) -> Result<Pushed, ArchiveError> {
+        let WalFileName::Segment(segment) = self.name else {
+            return Err(error);
+        };
+        let later = left_unwritten(&self.path, segment, part.cluster()).await;
+        let later = later.ok_or(error)?;
+        tracing::warn!(
+            "{segment} is not archived: the file was made for later, nothing was written into it under this name, and this \
+             server has gone on with timeline {later}"
+        );
+        Ok(Pushed {
+            name: self.name.to_string(),
+            outcome: PushOutcome::NothingThere,
+            original_bytes: self.file.len() as u64,
+            stored_bytes: 0,
+        })
     }
 
     /// The same for a history whose timeline only lacks its beginning in the archive: the server that has it would
@@ -244,7 +273,7 @@ impl WalFile {
         }
         let stored_bytes = match compare(part, &name, &self.file).await {
             Ok(stored_bytes) => stored_bytes,
-            Err(ArchiveError::Duplicate { .. }) if has_copy_beside(&name, &self.file).await? => {
+            Err(ArchiveError::Duplicate { .. }) if has_copy(part, &name, &self.file).await? => {
                 tracing::warn!(
                     "{name} in the archive is that of another server, and stays: the first segment of the timeline that \
                      left it here has all of this one"
@@ -385,51 +414,6 @@ impl WalFile {
         };
         let encode = || self.file.encode(name, options.level, options.verify);
         cell.get_or_try_init(encode).await.cloned()
-    }
-}
-
-/// Refuses where the archive would refuse what a server waits to have archived, since another server archives under
-/// its names. The first segment that waits tells.
-pub async fn check_own(repository: &Repository, data_directory: &Path) -> Result<(), ArchiveError> {
-    let status = ArchiveStatus::of(data_directory);
-    let waiting = off_the_runtime(move || status.segments(|_| true)).await;
-    let Some(first) = waiting.ok().and_then(|names| names.into_iter().next()) else {
-        return Ok(());
-    };
-    let path = data_directory.join("pg_wal").join(&first);
-    // It may be archived, and gone, by now.
-    let Ok(file) = WalFile::open(&path).await else {
-        return Ok(());
-    };
-    let options = PushOptions::default();
-    // A cluster that is not registered, and what else is wrong, a push will name.
-    let owned = owner(
-        repository,
-        &file.name,
-        file.file.beginning(),
-        &path,
-        &options,
-    )
-    .await;
-    let Ok(part) = owned else {
-        return Ok(());
-    };
-    let Ok(stored) = StoredWal::get(&part, &first).await else {
-        return Ok(());
-    };
-    let checked = match stored {
-        Some(stored) => {
-            let compared = compare_with(&part, stored, &first, &file.file).await;
-            compared.map(|_| ())
-        }
-        None => continuity::check(&part, (&file.name, &file.file), &path, false).await,
-    };
-    match checked {
-        Err(error @ (ArchiveError::Duplicate { .. } | ArchiveError::NotContinued { .. })) => {
-            Err(error)
-        }
-        // What else is wrong, a push will say.
-        _ => Ok(()),
     }
 }
 

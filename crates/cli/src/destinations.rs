@@ -199,5 +199,7 @@ fn tell(place: &Place, pushed: &Pushed) {
                 place.in_which()
             )
         }
+        // It has warned.
+        PushOutcome::NothingThere => {}
     }
 }

@@ -3,22 +3,23 @@
 //! A server that is promoted, or follows one that was, archives the segment in which the timeline was left as it is: after the
 //! last record there is what the file had before it got its name. So two servers have other bytes there, and the same WAL.
 
-use std::fs;
 use std::path::Path;
 
 use bytes::Bytes;
 use walzip_codec::DecodeError;
 use walzip_pgformat::PAGE_SIZE;
-use walzip_pgformat::timeline_history::TimelineHistory;
-use walzip_pgformat::wal::SegmentHeader;
-use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{RepoError, Repository};
 
+use crate::archived::difference::first_difference;
+use crate::archived::later_beside::left_in;
 use crate::archived::own_history;
-use crate::archived::shared_segment::{SharedSegment, end_of_replayed};
 use crate::archived::stable_file::StableFile;
 use crate::archived::stored_wal::StoredWal;
+use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
+use crate::packs::is_damage;
+use crate::wal::replayed::{self, ReplayedEnd};
 
 /// Compares with what has the name already; returns its size as it is stored.
 pub(crate) async fn compare(
@@ -73,91 +74,115 @@ pub(crate) async fn compare_with(
     }
 }
 
-/// Whether the archived segment differs from this one only after the position at which the timeline was left, as a history
-/// beside this one says, and a server would replay nothing of this one there.
+/// Whether the archived segment is this one, but for what comes after a switch record.
+pub(crate) async fn is_in_up_to_switch(
+    repository: &Repository,
+    stored: StoredWal,
+    (name, file): (&str, &StableFile),
+) -> Result<bool, ArchiveError> {
+    if file.is_in(name, stored).await? {
+        return Ok(true);
+    }
+    let end = match difference(repository, name, (name, file)).await? {
+        Some(at) => end_before(file, at, None).await?,
+        None => None,
+    };
+    Ok(end.is_some_and(|end| end.is_switch))
+}
+
+/// Whether the archived segment has all that a server would replay of this one, and no server needs more: this one ends with
+/// a switch, or its timeline was left there or later in it, as a history beside it says.
 async fn has_all_replayed(
     repository: &Repository,
     name: &str,
     file: &StableFile,
 ) -> Result<bool, ArchiveError> {
-    let left_at: Vec<usize> = left_in(name, file).map(|shared| shared.end).collect();
-    if left_at.is_empty() {
+    let Some(at) = difference(repository, name, (name, file)).await? else {
         return Ok(false);
+    };
+    for shared in left_in(name, file) {
+        let end = end_before(file, at, Some(shared.end)).await?;
+        if end.is_some_and(|end| end.offset <= shared.end) {
+            return Ok(true);
+        }
     }
-    let (store, cluster) = (repository.store(), repository.cluster());
-    let Some(stored) = StoredWal::get_unopened(store, cluster, name).await? else {
-        return Ok(false);
-    };
-    let Some(at) = file.first_difference(name, stored, file.len()).await? else {
-        return Ok(false);
-    };
-    let end = end_of_replayed(file.content().await?).await;
-    let is_behind = |end| left_at.into_iter().any(|left| end <= left && left <= at);
-    Ok(end.is_some_and(is_behind))
+    let end = end_before(file, at, None).await?;
+    Ok(end.is_some_and(|end| end.is_switch))
 }
 
-/// Whether a later timeline, whose first segment lies beside a partial one, has a copy of all that a server would replay of
-/// that: no recovery asks for the partial one then.
-pub(crate) async fn has_copy_beside(name: &str, file: &StableFile) -> Result<bool, ArchiveError> {
-    if !matches!(name.parse(), Ok(WalFileName::Partial(_))) {
-        return Ok(false);
-    }
-    let mut later = left_in(name, file).peekable();
-    if later.peek().is_none() {
-        return Ok(false);
-    }
-    let own = file.content().await?;
-    let end = end_of_replayed(own.clone()).await;
-    for shared in later.filter(|shared| end.is_some_and(|end| end <= shared.end)) {
-        let copy = file.path().with_file_name(shared.first.to_string());
-        let Ok(copy) = StableFile::open(&copy, PAGE_SIZE as u64).await else {
-            continue;
+/// Whether the first segment of a later timeline, of which a history lies beside this segment, has a copy of all that a server
+/// would replay of this one: a recovery of the later timeline asks for that one. The copy is in the archive, or beside this
+/// segment and waits to be archived; of a partial one, for which no recovery asks, it may have no mark yet.
+pub(crate) async fn has_copy(
+    repository: &Repository,
+    name: &str,
+    file: &StableFile,
+) -> Result<bool, ArchiveError> {
+    let is_partial = matches!(name.parse(), Ok(WalFileName::Partial(_)));
+    for shared in left_in(name, file) {
+        let copy = shared.first.to_string();
+        let path = file.path().with_file_name(&copy);
+        let archived = match difference(repository, &copy, (name, file)).await {
+            Err(error) if is_damage(&error) => None,
+            found => found?,
         };
-        let copy = copy.content().await?;
-        let copied = copy.get(..shared.end);
-        if copied.is_some() && copied == own.get(..shared.end) {
-            return Ok(true);
+        let beside = match is_partial || is_waiting(&path, &copy) {
+            true => difference_beside(&path, file).await?,
+            false => None,
+        };
+        for at in [archived, beside].into_iter().flatten() {
+            let end = end_before(file, at, Some(shared.end)).await?;
+            if end.is_some_and(|end| end.offset <= shared.end) {
+                return Ok(true);
+            }
         }
     }
     Ok(false)
 }
 
-/// The timelines that left that of a segment within it, as the histories beside it say. What is no segment, and what was
-/// unpacked, has none.
-fn left_in(name: &str, file: &StableFile) -> impl Iterator<Item = SharedSegment> {
-    let segment = match name.parse() {
-        Ok(WalFileName::Segment(segment) | WalFileName::Partial(segment)) => Some(segment),
-        _ => None,
+/// Where a segment first has another byte than what has a name in the archive, or where it ends; nothing of what is none, or
+/// where nothing has the name. Where only the timelines in page headers differ, copies under other names are the same.
+async fn difference(
+    repository: &Repository,
+    archived: &str,
+    (name, file): (&str, &StableFile),
+) -> Result<Option<usize>, ArchiveError> {
+    let Ok(WalFileName::Segment(_) | WalFileName::Partial(_)) = name.parse() else {
+        return Ok(None);
     };
-    let size = SegmentHeader::read(file.beginning()).map(|header| header.segment_size);
-    let known = segment.zip(size.ok()).filter(|_| file.opened().is_some());
-    let histories = known.map(|known| (known, histories_beside(file.path())));
-    let of = |((segment, size), histories): ((SegmentName, u32), Vec<TimelineHistory>)| {
-        let shared = histories.into_iter().flat_map(move |history| {
-            let first = SegmentName {
-                timeline: history.timeline,
-                ..segment
-            };
-            SharedSegment::all(first, size, &history)
-        });
-        shared.filter(move |shared| shared.parent == segment.timeline)
+    let (store, cluster) = (repository.store(), repository.cluster());
+    let Some(stored) = StoredWal::get_unopened(store, cluster, archived).await? else {
+        return Ok(None);
     };
-    histories.into_iter().flat_map(of)
+    let found = file.first_difference(archived, stored, file.len()).await?;
+    Ok(found.or((archived != name).then_some(file.len())))
 }
 
-/// The histories in the directory of a file.
-fn histories_beside(path: &Path) -> Vec<TimelineHistory> {
-    let directory = path.parent().filter(|of| !of.as_os_str().is_empty());
-    let Ok(entries) = fs::read_dir(directory.unwrap_or(Path::new("."))) else {
-        return Vec::new();
+/// The same with a file.
+async fn difference_beside(path: &Path, file: &StableFile) -> Result<Option<usize>, ArchiveError> {
+    let Ok(copy) = StableFile::open(path, PAGE_SIZE as u64).await else {
+        return Ok(None);
     };
-    let read = |entry: fs::DirEntry| {
-        let Ok(WalFileName::History(timeline)) = entry.file_name().to_str()?.parse() else {
-            return None;
-        };
-        TimelineHistory::read(timeline, &fs::read(entry.path()).ok()?).ok()
-    };
-    entries.flatten().filter_map(read).collect()
+    let (copy, own) = (copy.content().await?, file.content().await?);
+    let until = own.len().min(copy.len());
+    let found = off_the_runtime(move || first_difference(0, &own, &copy)).await;
+    Ok(Some(found.unwrap_or(until)))
+}
+
+/// [`replayed::end_before`] of a file.
+async fn end_before(
+    file: &StableFile,
+    at: usize,
+    left_at: Option<usize>,
+) -> Result<Option<ReplayedEnd>, ArchiveError> {
+    let own = file.content().await?;
+    Ok(off_the_runtime(move || replayed::end_before(&own, at, left_at)).await)
+}
+
+/// Whether the server waits to have a segment archived.
+fn is_waiting(path: &Path, name: &str) -> bool {
+    path.with_file_name(format!("archive_status/{name}.ready"))
+        .exists()
 }
 
 /// Whether a history that is archived was made of the WAL, and is otherwise this one.
@@ -183,96 +208,260 @@ pub(crate) fn is_broken(error: &ArchiveError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use walzip_pgformat::wal::PageHeader;
     use walzip_repo::testing::memory_store;
 
     use super::*;
     use crate::push::{PushOptions, PushOutcome, push};
     use crate::wal::testing::{CLUSTER, Record, segment};
 
-    const SEGMENT: &str = "000000010000000000000001";
-    const PARTIAL: &str = "000000010000000000000001.partial";
+    const NUMBER: u64 = 3;
+    const SEGMENT: &str = "000000010000000000000003";
+    const PARTIAL: &str = "000000010000000000000003.partial";
+    const FIRST: &str = "000000020000000000000003";
     /// Where the second record ends.
     const END: usize = 40 + 104 + 64;
 
     fn rows(lengths: &[usize], fill: u8) -> Vec<u8> {
         let rows: Vec<Record> = lengths.iter().map(|&len| Record::row(len, fill)).collect();
-        segment(1, &rows)
+        segment(NUMBER, &rows)
     }
 
-    /// Two records, and what the file had before.
+    /// Up to an end, and then what the file had before.
+    fn with_remains(own: &[u8], end: usize, fill: u8) -> Vec<u8> {
+        let older = [60, 60, 40, 60].map(|len| Record::row(len, fill));
+        [&own[..end], &segment(NUMBER - 2, &older)[end..]].concat()
+    }
+
+    /// Two records, and remains.
     fn left_with(remains: u8) -> Vec<u8> {
-        let own = rows(&[100, 60], 1);
-        [&own[..END], &rows(&[60, 60, 40, 60], remains)[END..]].concat()
+        with_remains(&rows(&[100, 60], 1), END, remains)
     }
 
-    /// Pushes the one and then the other from another directory, in which timeline 2 left the first one there.
-    async fn pushed(
-        name: &str,
-        (archived, own): (&[u8], &[u8]),
+    /// What is pushed, and what is there.
+    #[derive(Default)]
+    struct Case<'a> {
+        archived: &'a [u8],
+        own: &'a [u8],
+        /// Where a history in the directory says that timeline 2 left the first one.
         left_at: Option<usize>,
-        first_of_second: Option<&[u8]>,
-    ) -> Result<PushOutcome, ArchiveError> {
-        let repository = Repository::init(memory_store(), CLUSTER).await;
-        let (repository, _) = repository.expect("a repository");
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join(name);
-        fs::write(&path, archived).expect("written");
-        let first = push(&repository, &path, &PushOptions::default()).await;
-        first.expect("archived");
-        fs::write(&path, own).expect("written");
-        if let Some(at) = left_at {
-            let history = format!("1\t0/{:X}\tx\n", (1 << 20) + at);
-            fs::write(directory.path().join("00000002.history"), history).expect("written");
+        /// The first segment of timeline 2 in the directory, and its mark.
+        beside: Option<(&'a [u8], Option<&'a str>)>,
+        /// The same in the archive.
+        archived_first: Option<&'a [u8]>,
+    }
+
+    impl Case<'_> {
+        async fn push(&self, name: &str) -> Result<PushOutcome, ArchiveError> {
+            let repository = Repository::init(memory_store(), CLUSTER).await;
+            let (repository, _) = repository.expect("a repository");
+            let archived = [(name, Some(self.archived)), (FIRST, self.archived_first)];
+            for (name, content) in archived {
+                let Some(content) = content else { continue };
+                let level = walzip_codec::Level::default();
+                let object = walzip_codec::encode(content, level).expect("encoded");
+                let put = repository.put_wal(name, object.into()).await;
+                put.expect("archived");
+            }
+            let directory = tempfile::tempdir().expect("a directory");
+            let status = directory.path().join("archive_status");
+            fs::create_dir(&status).expect("made");
+            let path = directory.path().join(name);
+            fs::write(&path, self.own).expect("written");
+            if let Some(at) = self.left_at {
+                let history = format!("1\t0/{:X}\tx\n", (NUMBER << 20) + at as u64);
+                fs::write(directory.path().join("00000002.history"), history).expect("written");
+            }
+            if let Some((content, mark)) = self.beside {
+                fs::write(directory.path().join(FIRST), content).expect("written");
+                if let Some(mark) = mark {
+                    fs::write(status.join(format!("{FIRST}.{mark}")), "").expect("written");
+                }
+            }
+            let pushed = push(&repository, &path, &PushOptions::default()).await;
+            pushed.map(|pushed| pushed.outcome)
         }
-        if let Some(content) = first_of_second {
-            let copy = directory.path().join("000000020000000000000001");
-            fs::write(copy, content).expect("written");
+
+        async fn is_archived(&self, name: &str) -> bool {
+            match self.push(name).await {
+                Ok(PushOutcome::AlreadyStored) => true,
+                Err(ArchiveError::Duplicate { .. }) => false,
+                other => panic!("{other:?}"),
+            }
         }
-        let pushed = push(&repository, &path, &PushOptions::default()).await;
-        pushed.map(|pushed| pushed.outcome)
+    }
+
+    /// Whether the second one is archived where the first one is, if timeline 2 left the first one there.
+    async fn has(archived: &[u8], own: &[u8], left_at: Option<usize>) -> bool {
+        let case = Case {
+            archived,
+            own,
+            left_at,
+            ..Case::default()
+        };
+        case.is_archived(SEGMENT).await
     }
 
     #[tokio::test]
     async fn what_the_file_had_before_it_got_its_name_does_not_tell_segments_apart() {
         let (one, other) = (left_with(3), left_with(4));
         for name in [SEGMENT, PARTIAL] {
-            let same = pushed(name, (&one, &other), Some(END), None).await;
-            assert_eq!(same.expect("the same WAL"), PushOutcome::AlreadyStored);
-            // Nothing says that the timeline was left here, or it was left elsewhere.
-            for left_at in [None, Some(END + 64), Some(144)] {
-                let refused = pushed(name, (&one, &other), left_at, None).await;
-                assert!(matches!(refused, Err(ArchiveError::Duplicate { .. })));
+            for (left_at, is_same) in [
+                (Some(END), true),
+                // Who archived it first was behind as well.
+                (Some(END + 64), true),
+                // Nothing says that the timeline was left here, or it was left before.
+                (None, false),
+                (Some(144), false),
+            ] {
+                let case = Case {
+                    archived: &one,
+                    own: &other,
+                    left_at,
+                    ..Case::default()
+                };
+                assert_eq!(case.is_archived(name).await, is_same);
             }
         }
         // The old primary went on.
         let longer = rows(&[100, 60, 80], 1);
-        let refused = pushed(SEGMENT, (&one, &longer), Some(END), None).await;
-        assert!(matches!(refused, Err(ArchiveError::Duplicate { .. })));
+        assert!(!has(&one, &longer, Some(END)).await);
         // What the archive has goes on.
-        let same = pushed(SEGMENT, (&longer, &one), Some(END), None).await;
-        assert_eq!(same.expect("all of it"), PushOutcome::AlreadyStored);
+        assert!(has(&longer, &one, Some(END)).await);
         // Other records.
-        let refused = pushed(SEGMENT, (&rows(&[100, 60], 2), &one), Some(END), None).await;
-        assert!(matches!(refused, Err(ArchiveError::Duplicate { .. })));
+        assert!(!has(&rows(&[100, 60], 2), &one, Some(END)).await);
     }
 
     #[tokio::test]
-    async fn a_partial_segment_is_not_needed_where_its_copy_is_there() {
-        let (shorter, own) = (rows(&[100], 1), left_with(3));
-        let first = rows(&[100, 60, 200], 1);
-        let outcome = pushed(PARTIAL, (&shorter, &own), Some(END), Some(&first)).await;
-        assert_eq!(outcome.expect("not needed"), PushOutcome::AlreadyStored);
-        let other = rows(&[100, 60, 200], 2);
-        for first in [None, Some(&*other)] {
-            let refused = pushed(PARTIAL, (&shorter, &own), Some(END), first).await;
-            assert!(matches!(refused, Err(ArchiveError::Duplicate { .. })));
-        }
-        // It has records that the copy has not.
+    async fn who_was_behind_has_nothing_that_the_archive_lacks() {
+        let whole = left_with(4);
+        let short = with_remains(&rows(&[100], 1), 144, 3);
+        assert!(has(&whole, &short, Some(END)).await);
+        assert!(has(&whole, &rows(&[100], 1), Some(END)).await);
+        assert!(!has(&whole, &short, None).await);
+        // It has another record where the archive's goes on.
+        let other = [&rows(&[100], 1)[..144], &rows(&[100, 60], 2)[144..]].concat();
+        assert!(!has(&whole, &other, Some(END)).await);
+    }
+
+    /// A server replays nothing behind damage. What is there may be found all the same.
+    #[tokio::test]
+    async fn records_behind_damage_are_no_remains() {
+        let archived = rows(&[100, 60], 1);
+        let with_damage = |own: &[u8], at: usize| {
+            let mut own = own.to_vec();
+            own[at] ^= 1;
+            own
+        };
         let longer = rows(&[100, 60, 80], 1);
-        let refused = pushed(PARTIAL, (&shorter, &longer), Some(END), Some(&first)).await;
-        assert!(matches!(refused, Err(ArchiveError::Duplicate { .. })));
-        // A segment is asked for.
-        let refused = pushed(SEGMENT, (&shorter, &own), Some(END), Some(&first)).await;
+        for at in [END - 60, END - 10] {
+            let own = with_damage(&longer, at);
+            assert!(!has(&archived, &own, Some(END)).await, "{at}");
+        }
+        let mut on_a_later_page = with_damage(&archived, END - 10);
+        let page = 5 * PAGE_SIZE;
+        let header = PageHeader {
+            magic: 0xD110,
+            flags: 0,
+            timeline: 1,
+            address: (NUMBER << 20) + page as u64,
+            remaining_len: 0,
+        };
+        assert!(has(&archived, &on_a_later_page, Some(END)).await);
+        on_a_later_page[page..page + PageHeader::SHORT_LEN].copy_from_slice(&header.to_bytes());
+        assert!(!has(&archived, &on_a_later_page, Some(END)).await);
+        // Behind the fork, too.
+        let mut longer = with_damage(&longer, END + 20);
+        longer[page..page + PageHeader::SHORT_LEN].copy_from_slice(&header.to_bytes());
+        assert!(!has(&archived, &longer, Some(END)).await);
+    }
+
+    /// A server that crashes has begun what it has told nobody of.
+    #[tokio::test]
+    async fn a_record_that_was_being_written_is_no_reason_to_refuse() {
+        let archived = left_with(3);
+        let mut own = rows(&[100, 60, 80], 1);
+        own[END + 40..].fill(0);
+        assert!(has(&archived, &own, Some(END)).await);
+        // It goes on for a page, and one more is missing.
+        own[END..END + 4].copy_from_slice(&20_000_u32.to_le_bytes());
+        let header = PageHeader {
+            magic: 0xD110,
+            flags: 1,
+            timeline: 1,
+            address: (NUMBER << 20) + PAGE_SIZE as u64,
+            remaining_len: (20_000 - (PAGE_SIZE - END)) as u32,
+        };
+        own[PAGE_SIZE..PAGE_SIZE + PageHeader::SHORT_LEN].copy_from_slice(&header.to_bytes());
+        assert!(has(&archived, &own, Some(END)).await);
+        // All that is needed of it comes after another server's.
+        assert!(!has(&archived, &own, Some(END - 8)).await);
+    }
+
+    #[tokio::test]
+    async fn what_follows_a_switch_is_nobodys() {
+        let switched = |fill| {
+            let records = [
+                Record::row(100, fill),
+                Record::row(60, fill),
+                Record::switch(),
+            ];
+            segment(NUMBER, &records)
+        };
+        let end = END + 24;
+        let (whole, cut) = (switched(1), with_remains(&switched(1), end, 3));
+        for (archived, own) in [(&whole, &cut), (&cut, &whole)] {
+            assert!(has(archived, own, None).await);
+        }
+        assert!(!has(&switched(2), &cut, None).await);
+        // The other server did not end its segment there.
+        assert!(!has(&rows(&[100, 60], 1), &cut, None).await);
+        assert!(!has(&rows(&[100, 60, 80], 1), &cut, None).await);
+        assert!(!has(&cut, &rows(&[100, 60, 80], 1), None).await);
+        let mut odd = whole.clone();
+        let page = 5 * PAGE_SIZE;
+        odd[page..page + 24].copy_from_slice(&whole[..24]);
+        odd[page + 8..page + 16].copy_from_slice(&((NUMBER << 20) + page as u64).to_le_bytes());
+        assert!(!has(&whole, &odd, None).await);
+    }
+
+    #[tokio::test]
+    async fn a_segment_is_not_needed_where_a_later_timeline_has_its_copy() {
+        let (shorter, own) = (rows(&[100], 1), left_with(3));
+        let (first, other) = (rows(&[100, 60, 200], 1), rows(&[100, 60, 200], 2));
+        let longer = rows(&[100, 60, 80], 1);
+        let of = |own, archived_first, beside| Case {
+            archived: &shorter,
+            own,
+            left_at: Some(END),
+            beside,
+            archived_first,
+        };
+        let (ready, unmarked) = (Some((&*first, Some("ready"))), Some((&*first, None)));
+        for name in [SEGMENT, PARTIAL] {
+            assert!(of(&own, Some(&*first), None).is_archived(name).await);
+            assert!(of(&own, None, ready).is_archived(name).await);
+            assert!(!of(&own, None, None).is_archived(name).await);
+            let of_another = Some((&*other, Some("ready")));
+            assert!(!of(&own, None, of_another).is_archived(name).await);
+            // It has records that the copy has not.
+            assert!(!of(&longer, Some(&*first), ready).is_archived(name).await);
+            // Nothing says that the server will archive it. No recovery asks for a partial one.
+            let is_partial = name == PARTIAL;
+            assert_eq!(of(&own, None, unmarked).is_archived(name).await, is_partial);
+        }
+        // Neither has all of what a third server has, and the copy has.
+        let middle = with_remains(&rows(&[100, 40], 1), 144 + 40, 3);
+        let of_middle = rows(&[100, 40, 60, 200], 1);
+        let case = Case {
+            left_at: Some(END + 40),
+            ..of(&middle, Some(&*of_middle), None)
+        };
+        assert!(case.is_archived(SEGMENT).await);
+        // Another server's copy: the archive's timeline 2 is not the one that left this.
+        let refused = of(&own, Some(&*other), None).push(SEGMENT).await;
         assert!(matches!(refused, Err(ArchiveError::Duplicate { .. })));
     }
 }

@@ -49,7 +49,7 @@ impl<R: Read> Write for Difference<R> {
 }
 
 /// The offset of the first byte that differs, of bytes from this offset on that both have.
-fn first_difference(offset: usize, one: &[u8], other: &[u8]) -> Option<usize> {
+pub(crate) fn first_difference(offset: usize, one: &[u8], other: &[u8]) -> Option<usize> {
     let mut pairs = one.iter().zip(other).enumerate();
     let differs = |at: usize| !PAGE_TIMELINE.contains(&((offset + at) % PAGE_SIZE));
     let found = pairs.find(|(at, (one, other))| one != other && differs(*at));

@@ -6,7 +6,6 @@
 //! history. What they wrote then differs, and shows that a later timeline comes from only one of the two.
 
 use walzip_pgformat::timeline_history::TimelineHistory;
-use walzip_pgformat::wal::{SegmentHeader, SegmentReader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::Repository;
@@ -15,7 +14,7 @@ use crate::archived::stable_file::StableFile;
 use crate::archived::stored_wal::StoredWal;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
-use crate::wal::replayed::{self, Replayed};
+use crate::wal::replayed;
 
 /// A timeline that is left in the first segment of a later one, which has a copy of what is before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,32 +112,8 @@ pub(crate) async fn difference(
 }
 
 async fn records_end(segment: Vec<u8>) -> usize {
-    off_the_runtime(move || end_of_records(&segment)).await
-}
-
-/// Where the last record ends that a server would replay.
-fn end_of_records(segment: &[u8]) -> usize {
-    end_of(segment, |part| part.is_whole).unwrap_or(0)
-}
-
-/// Where that ends of a segment, or of the beginning of one, which a server would replay, with what follows in the next
-/// segment; nothing of what is none.
-pub(crate) async fn end_of_replayed(segment: Vec<u8>) -> Option<usize> {
-    let len = segment.len();
-    off_the_runtime(move || end_of(&segment, |part| part.is_whole || part.end == len)).await
-}
-
-fn end_of(segment: &[u8], counts: impl Fn(&Replayed) -> bool) -> Option<usize> {
-    let header = SegmentHeader::read(segment).ok()?;
-    let mut reader = SegmentReader::of_part(segment.into(), header);
-    let mut end = 0;
-    replayed::any(&mut reader, (&header, segment.len()), |part| {
-        if counts(&part) {
-            end = part.end;
-        }
-        false
-    });
-    Some(end)
+    let end = off_the_runtime(move || replayed::end_of_records(&segment)).await;
+    end.map_or(0, |end| end.offset)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{RepoError, Repository, WalPack};
 
+use crate::archived::comparing::is_in_up_to_switch;
 use crate::archived::neighbours::before_branch;
 use crate::archived::own_history;
 use crate::archived::stable_file::StableFile;
@@ -204,7 +205,8 @@ impl<'a> Pushed<'a> {
         let Some(own) = own(before, self.path).await else {
             return self.check_edges(before, stored).await;
         };
-        match own.is_in(&before.to_string(), stored).await {
+        let name = before.to_string();
+        match is_in_up_to_switch(self.part, stored, (&name, &own)).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(ArchiveError::NotContinued {
                 segment: self.segment.to_string(),
@@ -334,10 +336,56 @@ async fn first_that_differs(part: &Repository, before: SegmentName, path: &Path)
         else {
             break;
         };
-        match file.is_in(&previous.to_string(), stored).await {
+        let name = previous.to_string();
+        match is_in_up_to_switch(part, stored, (&name, &file)).await {
             Ok(false) => first = previous,
             _ => break,
         }
     }
     first
+}
+
+#[cfg(test)]
+mod tests {
+    use walzip_repo::testing::memory_store;
+
+    use super::*;
+    use crate::push::{PushOptions, push};
+    use crate::wal::testing::{CLUSTER, Record, segment};
+
+    /// The old primary has archived its last segment with zeros behind the switch; who is promoted was not sent these.
+    #[tokio::test]
+    async fn what_follows_a_switch_is_no_other_segment() {
+        let ended = |fill| segment(3, &[Record::row(100, fill), Record::switch()]);
+        let older = segment(1, &[60, 60, 60].map(|len| Record::row(len, 1)));
+        let end = 40 + 104 + 24;
+        for (fill, is_continued) in [(1, true), (2, false)] {
+            let repository = Repository::init(memory_store(), CLUSTER).await;
+            let (repository, _) = repository.expect("a repository");
+            let level = walzip_codec::Level::default();
+            let object = walzip_codec::encode(&ended(fill), level).expect("encoded");
+            let put = repository.put_wal("000000010000000000000003", object.into());
+            put.await.expect("archived");
+
+            let directory = tempfile::tempdir().expect("a directory");
+            let write = |name: &str, content: &[u8]| {
+                fs::write(directory.path().join(name), content).expect("written");
+            };
+            let own = [&ended(1)[..end], &older[end..]].concat();
+            write("000000010000000000000003", &own);
+            write("00000002.history", b"1\t0/400000\tx\n");
+            write(
+                "000000020000000000000004",
+                &segment(4, &[Record::row(90, 1)]),
+            );
+            for name in ["00000002.history", "000000020000000000000004"] {
+                let path = directory.path().join(name);
+                let pushed = push(&repository, &path, &PushOptions::default()).await;
+                match is_continued {
+                    true => _ = pushed.expect("archived"),
+                    false => assert!(matches!(pushed, Err(ArchiveError::NotContinued { .. }))),
+                }
+            }
+        }
+    }
 }

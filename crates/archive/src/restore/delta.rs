@@ -7,6 +7,7 @@
 //! it until the restore is finished, by this run or by a repetition of it.
 
 mod cleaning;
+mod come_further;
 mod left_behind;
 mod local_segment;
 mod unarchived;
@@ -99,7 +100,7 @@ pub(super) async fn look(
             return Err(ArchiveError::WalNotArchived { files });
         }
         if let (Some(end), None) = (end, &marker) {
-            unarchived::refuse_ahead(data, end).await?;
+            come_further::refuse(data, end).await?;
         }
     }
     let found = Found {

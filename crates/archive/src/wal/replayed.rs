@@ -1,15 +1,21 @@
-//! What a server would replay of a segment.
+//! What a server would replay of a segment, and what comes after that.
+//!
+//! A server that receives WAL writes it into files that were others before, and makes files for later out of old ones: behind the
+//! last record there may be remains. They were written two segments before at least, and have other positions.
 
 use walzip_pgformat::wal::{
-    Event, RECORD_HEADER_LEN, RecordHeader, RecordLayout, SegmentHeader, SegmentReader, is_switch,
+    Event, PageHeader, RECORD_HEADER_LEN, RecordHeader, RecordLayout, SegmentHeader, SegmentReader,
+    is_switch,
 };
-use walzip_pgformat::{Lsn, rmgr_id};
+use walzip_pgformat::{Lsn, PAGE_SIZE, rmgr_id};
 
 /// A record that a server would replay, or the part of it that is in the segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replayed {
-    /// The offset of the first byte behind it.
+    /// The offset at which the next one would begin. Behind a switch that is in the next segment.
     pub(crate) end: usize,
+    /// The offset of the first byte behind its own.
+    own_end: usize,
     /// It is more than a checkpoint, or what standbys need.
     pub(crate) is_change: bool,
     /// It ends here.
@@ -37,7 +43,8 @@ pub(crate) fn any(
     let goes_on = header.version.overwrite_contrecord;
     while let Some(event) = reader.next_event(&mut layout) {
         let reaches_end = reader.next_offset() == len;
-        let mut end = reader.next_offset();
+        let own_end = reader.next_offset();
+        let mut end = own_end;
         let (is_change, is_whole) = match event {
             Event::Record { lsn } => {
                 let prev = layout.header.prev;
@@ -66,14 +73,100 @@ pub(crate) fn any(
         };
         let replayed = Replayed {
             end,
+            own_end,
             is_change,
             is_whole,
         };
         if is_it(replayed) {
             return true;
         }
+        if end > own_end {
+            return false;
+        }
     }
     false
+}
+
+/// Where that ends which a server would replay of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplayedEnd {
+    /// The offset behind the last byte of it. What is behind a switch is no part of it.
+    pub(crate) offset: usize,
+    /// The last record is a switch: nothing follows in the segment, whatever timeline is followed.
+    pub(crate) is_switch: bool,
+}
+
+/// The end of the last record that is whole; nothing of what is no segment, nor the beginning of one.
+pub(crate) fn end_of_records(segment: &[u8]) -> Option<ReplayedEnd> {
+    Some(end_of(segment, |part| part.is_whole)?.0)
+}
+
+/// The end of what a server would replay of a segment, with what follows in the next one, if all of that is before an offset,
+/// and nothing behind says that it is of this segment too. A server replays nothing behind damage, and it may be found all the
+/// same. Where the timeline was left before the offset (`left_at`), what begins on that page may be what a server was writing
+/// when it crashed, and had told nobody of.
+pub(crate) fn end_before(segment: &[u8], at: usize, left_at: Option<usize>) -> Option<ReplayedEnd> {
+    let len = segment.len();
+    let (end, read_until) = end_of(segment, |part| part.is_whole || part.end == len)?;
+    let may_be_torn = left_at.is_some_and(|left| left <= at);
+    let is_last = end.offset <= at
+        && !has_pages_from(segment, at.max(read_until))
+        && (may_be_torn || !has_records_around(segment, at));
+    is_last.then_some(end)
+}
+
+/// The end of what counts, and where that ends which is read with it: a record that was begun may go on for some pages.
+fn end_of(segment: &[u8], counts: impl Fn(&Replayed) -> bool) -> Option<(ReplayedEnd, usize)> {
+    let header = SegmentHeader::read(segment).ok()?;
+    let mut reader = SegmentReader::of_part(segment.into(), header);
+    let mut end = ReplayedEnd {
+        offset: 0,
+        is_switch: false,
+    };
+    let mut read_until = 0;
+    any(&mut reader, (&header, segment.len()), |part| {
+        read_until = part.own_end;
+        if counts(&part) {
+            end = ReplayedEnd {
+                offset: part.own_end,
+                is_switch: part.end > part.own_end,
+            };
+        }
+        false
+    });
+    Some((end, read_until))
+}
+
+/// Whether a page that begins at an offset or behind it has its position in the segment.
+fn has_pages_from(segment: &[u8], at: usize) -> bool {
+    let start = SegmentHeader::read(segment).map(|header| header.start.0);
+    let is_own = |page: usize| {
+        let read = segment.get(page..).and_then(PageHeader::read);
+        read.is_some_and(|read| Ok(read.address.wrapping_sub(page as u64)) == start)
+    };
+    let mut pages = (at.next_multiple_of(PAGE_SIZE)..segment.len()).step_by(PAGE_SIZE);
+    pages.any(is_own)
+}
+
+/// Whether a record begins on the page of an offset, of which some byte is at the offset or behind it, and which names a
+/// predecessor in this segment or in the one before. Remains name older ones.
+fn has_records_around(segment: &[u8], at: usize) -> bool {
+    let Ok(header) = SegmentHeader::read(segment) else {
+        return true;
+    };
+    let start = header.start.0;
+    let oldest = start.saturating_sub(header.segment_size.into()).max(1);
+    let is_own = |offset: usize| {
+        let read = segment.get(offset..).and_then(RecordHeader::read);
+        read.is_some_and(|read| {
+            let predecessors = oldest..start + offset as u64;
+            read.total_len as usize >= RECORD_HEADER_LEN && predecessors.contains(&read.prev)
+        })
+    };
+    let page = at - at % PAGE_SIZE;
+    let first = (at + 1).saturating_sub(RECORD_HEADER_LEN).max(page);
+    let mut records = (first.next_multiple_of(8)..at.next_multiple_of(PAGE_SIZE)).step_by(8);
+    records.any(is_own)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::max_align;
 use super::page_header::PageHeader;
 use super::record::{RECORD_HEADER_LEN, RecordHeader};
 use super::segment_header::SegmentHeader;
+use super::unbroken_records::is_switch;
 use crate::PAGE_SIZE;
 use crate::bytes::read_u32;
 use crate::units::Lsn;
@@ -431,6 +432,11 @@ impl Ending {
                 break;
             }
             end.last_whole = Some(lsn);
+            // What follows is no part of the WAL: a standby may not have been sent the zeros there.
+            let header = self.kept.get(at..).and_then(RecordHeader::read);
+            if header.is_some_and(|header| is_switch(&header)) {
+                break;
+            }
             at += max_align(total_len);
         }
         end

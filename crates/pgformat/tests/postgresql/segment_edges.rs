@@ -259,6 +259,22 @@ fn a_record_of_several_segments_is_followed() {
     }
 }
 
+/// A standby may have the switch record, and behind it what the file had before.
+#[test]
+fn a_segment_ends_with_its_switch() {
+    let mut switched = segments(&[100, 24]).remove(0);
+    let at = 40 + 104;
+    switched[at + 16] = 0x40;
+    let mut with_remains = switched.clone();
+    for remains in [at + 24, at + 80] {
+        with_remains[remains..remains + 4].copy_from_slice(&56u32.to_le_bytes());
+    }
+    assert_eq!(edges(&with_remains).end, edges(&switched).end);
+    // Without the switch these are records.
+    with_remains[at + 16] = 0;
+    assert_ne!(edges(&with_remains).end, edges(&switched).end);
+}
+
 /// After a crash: the record that began in the last 8 bytes of a page was lost, and the next page begins anew.
 #[test]
 fn a_record_that_was_lost_after_its_first_bytes_names_nothing() {

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use walzip_pgformat::wal::{SegmentHeader, SegmentReader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Input, Lsn, PAGE_SIZE, ReadAt};
-use walzip_repo::ClusterIdentity;
+use walzip_repo::{AsideLabel, ClusterIdentity, Repository};
 
-use crate::archived::stored_wal::StoredWal;
+use crate::archived::stored_wal::{self, StoredWal};
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::files::regular_file;
-use crate::packs::Undecoded;
+use crate::packs::{Before, Undecoded};
 use crate::wal::content;
 use crate::wal::replayed::{self, Replayed};
 
@@ -131,6 +131,39 @@ pub(super) async fn has_changes(
 ) -> Result<bool, ArchiveError> {
     let segment = Arc::clone(segment);
     off_the_runtime(move || segment.has_changes(from)).await
+}
+
+/// Up to where the archive has what a segment has, or what was set aside under a label.
+pub(super) async fn same_until(
+    repository: &Repository,
+    label: Option<AsideLabel>,
+    (segment, name): (&Arc<LocalSegment>, &str),
+) -> Result<Lsn, ArchiveError> {
+    let (single, packs) = match label {
+        None => (repository.get_wal(name).await?, repository.packs()),
+        Some(label) => (
+            repository.get_aside(label, name).await?,
+            repository.packs_aside(label),
+        ),
+    };
+    let segment = Arc::clone(segment);
+    let stored = match single {
+        Some(object) => Some(StoredWal::Single(object)),
+        None => {
+            if let Some(hash) = stored_wal::hash_in_pack(&packs, name).await? {
+                let local = Arc::clone(&segment);
+                if off_the_runtime(move || local.hash()).await? == hash {
+                    return Ok(segment.end());
+                }
+            }
+            StoredWal::get_packed(&packs, name, Before::Passed).await?
+        }
+    };
+    let Some(stored) = stored else {
+        return Ok(segment.start());
+    };
+    let name = name.to_owned();
+    off_the_runtime(move || segment.same_until(&name, stored)).await
 }
 
 impl ReadAt for LocalSegment {

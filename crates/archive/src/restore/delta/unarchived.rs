@@ -10,20 +10,19 @@ use walzip_pgformat::{Lsn, PAGE_SIZE, TimelineId};
 use walzip_repo::{AsideLabel, Repository, WalEntry};
 
 use super::left_behind::{OwnWal, forks_of};
-use super::local_segment::{LocalSegment, has_changes};
+use super::local_segment::{LocalSegment, has_changes, same_until};
 use super::wal_files::{WalFile, files_of};
 use crate::archived::archived_wal::ArchivedWal;
-use crate::archived::comparing::{compare_with, has_copy_beside};
+use crate::archived::comparing::{compare_with, has_copy};
 use crate::archived::own_history;
 use crate::archived::stable_file::StableFile;
-use crate::archived::stored_wal::{self, StoredWal};
+use crate::archived::stored_wal::StoredWal;
 use crate::archived::timelines::Timelines;
-use crate::cluster;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
-use crate::packs::{Before, is_damage};
+use crate::packs::is_damage;
 use crate::pins::FollowedBackups;
-use crate::wal::wal_end::WalEnd;
+use crate::push::unwritten_segment::left_unwritten;
 
 /// What a file is worth that a restore would remove.
 enum Worth {
@@ -50,6 +49,9 @@ pub(super) async fn find(
     for file in &files {
         let name = file.name.to_string();
         let worth = match file.name {
+            WalFileName::Segment(name) if is_left_unwritten(file, name, repository).await => {
+                Worth::Nothing
+            }
             _ if file.is_ready => match stored.archived.contains(&name) {
                 true => lost_if(!is_same(repository, &name, &file.path).await?),
                 false => Worth::Lost,
@@ -74,6 +76,12 @@ pub(super) async fn find(
         found.sort();
     }
     Ok(found)
+}
+
+/// Whether a push would find that there is nothing to archive.
+async fn is_left_unwritten(file: &WalFile, name: SegmentName, repository: &Repository) -> bool {
+    let later = left_unwritten(&file.path, name, repository.cluster()).await;
+    later.is_some()
 }
 
 fn lost_if(is_lost: bool) -> Worth {
@@ -165,8 +173,10 @@ impl<'r> Stored<'r> {
     }
 
     /// What a segment is worth that does not wait to be archived. Servers without `archive_mode` note nothing, and no
-    /// server notes the segment that it writes. What was noted as archived is compared where another server has
-    /// archived under the number of its timeline.
+    /// server notes the segment that it writes. What was noted as archived (`.done`) is compared with the archive's all the
+    /// same: a server that was a standby, or was started as one, has noted each segment that it began to receive, also where
+    /// its own WAL follows behind what it was sent, and also where it took for archived what the archive has of another server
+    /// (XLogArchiveForceDone in replication/walreceiver.c, 13 to 18). The note alone does not say which it is.
     async fn worth(
         &self,
         file: &WalFile,
@@ -176,9 +186,6 @@ impl<'r> Stored<'r> {
     ) -> Result<Worth, ArchiveError> {
         let text = name.to_string();
         let is_archived = self.archived.contains(&text);
-        if is_archived && file.is_done && !others.contains(&name.timeline) {
-            return Ok(Worth::Nothing);
-        }
         let (path, cluster) = (file.path.clone(), self.repository.cluster());
         let opened = off_the_runtime(move || LocalSegment::open(&path, name, cluster)).await?;
         let Some(segment) = opened.map(Arc::new) else {
@@ -188,13 +195,15 @@ impl<'r> Stored<'r> {
             return Ok(Worth::Nothing);
         }
         let mut from = self.stored_until(&segment, &text).await?;
-        if is_archived {
-            return Ok(lost_if(has_changes(&segment, from).await?));
-        }
         let wal = ArchivedWal::of(&self.listing, segment.size_bytes());
-        from = from.max(self.copied_until(&wal, &segment, name).await?);
+        if has_changes(&segment, from).await? {
+            from = from.max(self.copied_until(&wal, &segment, name).await?);
+        }
         if !has_changes(&segment, from).await? {
             return Ok(Worth::Nothing);
+        }
+        if is_archived {
+            return Ok(Worth::Lost);
         }
         // Positions on a timeline of another server say nothing of what may have expired of this one's.
         let is_others = others.contains(&name.timeline);
@@ -311,75 +320,6 @@ impl<'r> Stored<'r> {
     }
 }
 
-/// Up to where the archive has what a segment has, or what was set aside under a label.
-async fn same_until(
-    repository: &Repository,
-    label: Option<AsideLabel>,
-    (segment, name): (&Arc<LocalSegment>, &str),
-) -> Result<Lsn, ArchiveError> {
-    let (single, packs) = match label {
-        None => (repository.get_wal(name).await?, repository.packs()),
-        Some(label) => (
-            repository.get_aside(label, name).await?,
-            repository.packs_aside(label),
-        ),
-    };
-    let segment = Arc::clone(segment);
-    let stored = match single {
-        Some(object) => Some(StoredWal::Single(object)),
-        None => {
-            if let Some(hash) = stored_wal::hash_in_pack(&packs, name).await? {
-                let local = Arc::clone(&segment);
-                if off_the_runtime(move || local.hash()).await? == hash {
-                    return Ok(segment.end());
-                }
-            }
-            StoredWal::get_packed(&packs, name, Before::Passed).await?
-        }
-    };
-    let Some(stored) = stored else {
-        return Ok(segment.start());
-    };
-    let name = name.to_owned();
-    off_the_runtime(move || segment.same_until(&name, stored)).await
-}
-
-/// Refuses a data directory that has come further than the archived WAL leads, where the WAL between them is not in
-/// `pg_wal` either: it was written while nobody archived. A server that was shut down has come to its last checkpoint.
-pub(super) async fn refuse_ahead(data: &Path, end: &WalEnd) -> Result<(), ArchiveError> {
-    let control_file = cluster::read_control_file(data).await?;
-    let at = control_file.checkpoint.max(control_file.min_recovery);
-    let size = control_file.segment_size_bytes;
-    // A standby has come to the end of a record, and where that is the end of a segment, no byte of the next.
-    let number_of = |position: Lsn| position.0.saturating_sub(1) / u64::from(size);
-    let archived = end
-        .segment
-        .as_ref()
-        .and_then(|name| name.parse::<SegmentName>().ok());
-    let last = archived.and_then(|segment| segment.number(size).ok());
-    let last = last.unwrap_or(number_of(end.last_record));
-    let directory = data.join("pg_wal");
-    let files = off_the_runtime(move || files_of(&directory)).await?;
-    let there: BTreeSet<u64> = files
-        .iter()
-        .filter_map(|file| match file.name {
-            WalFileName::Segment(name) => name.number(size).ok(),
-            _ => None,
-        })
-        .collect();
-    // Between the two there may be any number of segments: the first and the last tell.
-    let until = number_of(at);
-    let is_nowhere = |number: u64| !there.contains(&number);
-    match until > last && (is_nowhere(last + 1) || is_nowhere(until)) {
-        true => Err(ArchiveError::DirectoryAhead {
-            path: data.to_owned(),
-            at,
-            end: Box::new(end.clone()),
-        }),
-        false => Ok(()),
-    }
-}
-
 /// Whether a push would find this file archived.
 async fn is_same(repository: &Repository, name: &str, path: &Path) -> Result<bool, ArchiveError> {
     let file = StableFile::open(path, PAGE_SIZE as u64).await?;
@@ -388,7 +328,7 @@ async fn is_same(repository: &Repository, name: &str, path: &Path) -> Result<boo
     };
     match compare_with(repository, stored, name, &file).await {
         Ok(_) => Ok(true),
-        Err(ArchiveError::Duplicate { .. }) => Ok(has_copy_beside(name, &file).await?),
+        Err(ArchiveError::Duplicate { .. }) => has_copy(repository, name, &file).await,
         Err(error) => Err(error),
     }
 }
@@ -517,6 +457,13 @@ mod tests {
         assert_eq!(place.lost().await, [FORK]);
         place.has_segment(FORK, &common_and(&[80]), None);
         assert_eq!(place.lost().await, [FORK]);
+        // A standby that was behind has archived its own, too.
+        let short = segment(FORK, &[Record::row(100, 1)]);
+        place.archive(&name(1, FORK), &short).await;
+        place.has_segment(FORK, &common_and(&[]), None);
+        assert_eq!(place.lost().await, NOTHING);
+        place.has_segment(FORK, &common_and(&[80]), None);
+        assert_eq!(place.lost().await, [FORK]);
     }
 
     #[tokio::test]
@@ -566,6 +513,51 @@ mod tests {
             place.has_segment(FORK + 1, &[Record::checkpoint(90)], None);
             assert_eq!(place.lost().await, [FORK - 1, FORK]);
         }
+    }
+
+    /// The old primary has committed after the fork. As a standby of the new one it was sent what is before that, and noted the
+    /// segment as archived; another standby has archived it.
+    #[tokio::test]
+    async fn what_was_noted_as_archived_is_compared() {
+        for history in [FORK_HISTORY, "1\t0/1000000\tx\n"] {
+            let place = Place::left(history).await;
+            place
+                .archive(&name(1, FORK), &segment(FORK, &common_and(&[])))
+                .await;
+            place.has_segment(FORK, &common_and(&[]), DONE);
+            assert_eq!(place.lost().await, NOTHING);
+            place.has_segment(FORK, &common_and(&[80]), DONE);
+            assert_eq!(place.lost().await, [FORK]);
+            // A copy of the server has archived its own there.
+            place.has_segment(FORK, &[Record::row(100, 3)], DONE);
+            assert_eq!(place.lost().await, [FORK]);
+        }
+    }
+
+    /// The server has made the file out of an older one, and gone on with timeline 2.
+    #[tokio::test]
+    async fn a_file_that_waits_and_was_never_written_is_not_lost() {
+        let place = Place::left(FORK_HISTORY).await;
+        let (ready, older) = (Some("ready"), segment(FORK - 2, &common_and(&[])));
+        place.has(&name(1, FORK), &older, ready);
+        assert_eq!(place.lost().await, [FORK]);
+        place.has("00000002.history", FORK_HISTORY.as_bytes(), DONE);
+        place.has(&name(2, FORK + 1), &older, None);
+        assert_eq!(place.lost().await, NOTHING);
+        place.has_segment(FORK, &common_and(&[80]), ready);
+        assert_eq!(place.lost().await, [FORK]);
+    }
+
+    /// What a standby was sent is in a file that had other WAL.
+    #[tokio::test]
+    async fn remains_in_what_was_noted_as_archived_are_not_lost() {
+        let place = Place::left(FORK_HISTORY).await;
+        let whole = segment(FORK, &common_and(&[]));
+        place.archive(&name(1, FORK), &whole).await;
+        let remains = segment(FORK - 2, &common_and(&[80, 90, 100]));
+        let own = [&whole[..0xD0], &remains[0xD0..]].concat();
+        place.has(&name(1, FORK), &own, DONE);
+        assert_eq!(place.lost().await, NOTHING);
     }
 
     /// The new primary has the end of timeline 1 under the name of a partial segment only.
