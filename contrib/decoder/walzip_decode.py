@@ -1501,7 +1501,9 @@ class Words:
         self.lengths = Stream(streams, WORD_LEN).open()
         self.texts = Stream(streams, WORD_TEXT).open()
         self.digits = {n: Stream(streams, DIGITS).open() for n in range(1, 29) if runs >> n & 1}
-        self.tokens = self._open_tokens(streams, choices) if streams.version >= 15 else []
+        self.tokens = []
+        if streams.version >= 15 and runs >> 29 & 1:
+            self.tokens = self._open_tokens(streams, choices)
         self.words = []
         self.by_two, self.by_one = {}, {}
         self.left, self.full = None, False

@@ -224,7 +224,7 @@ mod tests {
         let bytes: Vec<Vec<u8>> = (0..500).map(|_| text(None)).collect();
         let tokens: Vec<Vec<u8>> = (0..500).map(|_| text(Some(letters))).collect();
         for texts in [bytes, tokens] {
-            assert!(part_of(&texts).is_none_or(|part| part > 1.0));
+            assert!(part_of(&texts).is_none_or(|part| part > WORDS_PART));
         }
     }
 }

@@ -235,12 +235,26 @@ const PARTS: [u8; 256] = {
     parts
 };
 
+/// Whether a token may go on behind the piece of this length at the beginning of bytes. The first group of a uuid may
+/// be one piece, behind a blank if it is of letters.
+#[inline(always)]
+pub fn goes_on(rest: &[u8], len: usize) -> bool {
+    match rest.get(len) {
+        Some(b'-') => len.wrapping_sub(UUID_HYPHENS[0]) < 2,
+        Some(byte) => byte.is_ascii_alphanumeric(),
+        None => false,
+    }
+}
+
 /// Where in the piece of this length at the beginning of bytes a run may begin that goes on behind it, as one of both
 /// letters and decimal digits does: behind a blank or another letter at most, since more of those are a name.
 #[inline(always)]
 pub fn run_start(rest: &[u8], len: usize) -> Option<usize> {
     let is_digit = |byte: &u8| PARTS[usize::from(*byte)] & (LOWER_RUN | UPPER_RUN) != 0;
-    if !rest.get(len).is_some_and(is_digit) {
+    if !rest
+        .get(len)
+        .is_some_and(|byte| is_digit(byte) || *byte == b'-')
+    {
         return None;
     }
     let start = usize::from(!rest.first().is_some_and(is_digit));

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::hash::BuildHasher as _;
 
-use super::form::{Form, Run, plain_run, run_start};
+use super::form::{Form, Run, goes_on, plain_run, run_start};
 use super::split::{Class, class, piece_len};
 use super::tokens::FORMS_MAX;
 use crate::fast_hash::SeededHash;
@@ -145,7 +145,7 @@ impl Counted {
 
 /// Where in the piece of this length at the beginning of `rest` a token begins, and its form.
 fn find(rest: &[u8], len: usize) -> Option<(usize, Form)> {
-    if !rest.get(len).is_some_and(u8::is_ascii_alphanumeric) {
+    if !goes_on(rest, len) {
         return None;
     }
     let digits = run_start(rest, len).and_then(|start| Some((start, Run::at(&rest[start..])?)));
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_single_token_has_no_form() {
         let forms = of(&["at 17 a0b1c2d3e4f51718", "facade 12345678 decade"]);
-        assert_eq!(forms.digits, 1 << 1 | 1 << 2 | 1 << 4 | 1 << 8);
+        assert_eq!(forms.digits, 1 << 1 | 1 << 2 | 1 << 5 | 1 << 8);
         assert_eq!(forms.tokens, []);
     }
 

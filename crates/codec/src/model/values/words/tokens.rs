@@ -4,7 +4,7 @@
 //! the words around them. So a token is a symbol of its form, which is easily foreseen, and its digits are in a stream
 //! of the form, two in a byte.
 
-use super::form::{Form, Run, TOKEN_DIGITS_MAX, plain_run, run_start};
+use super::form::{Form, Run, TOKEN_DIGITS_MAX, goes_on, plain_run, run_start};
 use crate::fast_hash::fold;
 use crate::streams::coder::{Coder, StreamId};
 use crate::streams::kind::StreamKind;
@@ -119,8 +119,7 @@ impl Tokens {
     /// length. A run of only letters or only decimal digits is a token where some token is likely. Encoder only.
     #[inline(never)]
     pub fn find(&self, rest: &[u8], len: usize, is_likely: bool) -> Option<(usize, u16, usize)> {
-        let goes_on = rest.get(len).is_some_and(u8::is_ascii_alphanumeric);
-        if !goes_on && !is_likely {
+        if !goes_on(rest, len) && !is_likely {
             return None;
         }
         let (start, number) = match self.find_digits(rest, len, is_likely) {
