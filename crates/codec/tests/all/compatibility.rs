@@ -88,9 +88,8 @@ fn versions_of(name: &str) -> Option<RangeInclusive<u8>> {
         name if name.ends_with("_own_pages.wz") => Some(14..=VERSION),
         "v4_words.wz" => Some(4..=VERSION),
         "v7_heap_pages.wz" | "v7_other_indexes.wz" => Some(7..=VERSION),
-        "v6_long_columns.wz" => Some(6..=VERSION),
         // From version 15 on rows on images tell what comes after them.
-        "v6_coded_streams.wz" => Some(6..=14),
+        "v6_coded_streams.wz" | "v6_long_columns.wz" => Some(6..=14),
         "v1_commit.wz" => Some(1..=14),
         "v1_foreign.wz" | "v1_idle.wz" => Some(1..=VERSION),
         _ => None,

@@ -8,6 +8,7 @@ mod corruption;
 mod counting_allocator;
 mod differences;
 mod history;
+mod image_rows;
 mod index_chunks;
 mod inputs;
 mod member_file;

@@ -256,7 +256,7 @@ impl Model {
         let table = past.and_then(|past| past.table_of(block.locator));
         // What is told from pages has the rows on them anyway.
         let remembers = past.is_none() && coder.format().has_image_rows();
-        let mut versions = remembers.then(|| ImageVersions {
+        let mut versions = remembers.then_some(ImageVersions {
             known: KnownVersions {
                 relation: number,
                 rows: &self.rows,

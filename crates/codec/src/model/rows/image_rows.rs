@@ -212,7 +212,10 @@ mod tests {
 
     const PAGE: u32 = 5;
 
-    fn rows_with(images: &[&[(u16, &[u8], Option<u16>)]]) -> ImageRows {
+    /// A line pointer, the values of its row, and the line pointer to which that points.
+    type Added<'a> = (u16, &'a [u8], Option<u16>);
+
+    fn rows_with(images: &[&[Added<'_>]]) -> ImageRows {
         let mut rows = ImageRows::new(1 << 20);
         for image in images {
             rows.begin(PageKey::of(1, PAGE), 4);
