@@ -2,7 +2,9 @@
 
 use super::attribute::{Attribute, varlena_start};
 use super::column_choice::Choice;
-use super::compressed::{CompressedStreams, Piece, TakenApart};
+use super::compressed::{
+    AS_IT_IS, CompressedAgain, HEADER_LEN, OTHER_PIECE, Piece, TakenApart, method_of,
+};
 use super::decimal::DecimalStreams;
 use super::dictionary::Dictionary;
 use super::json::Json;
@@ -11,7 +13,7 @@ use super::numeric::NumericStreams;
 use super::scale::Scale;
 use super::varlena::{VarlenaStreams, plain_content};
 use super::words::Words;
-use crate::limits::WORDS_COST;
+use crate::limits::{COMPRESSED_VALUE_MAX, WORDS_COST};
 use crate::optional_model::OptionalModel;
 use crate::streams::StreamWriter;
 use crate::streams::coder::{Coder, StreamId};
@@ -56,6 +58,22 @@ struct WordStreams {
     form: StreamId,
     /// For values that are compressed or stored elsewhere (TOAST).
     other: VarlenaStreams,
+}
+
+/// The streams of a column of which the server has compressed values.
+#[derive(Debug)]
+struct CompressedStreams {
+    forms: StreamId,
+    lens: StreamId,
+    /// The values that were compressed, and others of their kind.
+    values: Column,
+    /// Pieces of values that are not taken apart.
+    pieces: Option<Column>,
+    /// What is to be coded. Encoder only.
+    apart: TakenApart,
+    /// Decoder only.
+    again: CompressedAgain,
+    value: Vec<u8>,
 }
 
 impl Column {
@@ -313,6 +331,92 @@ impl WordStreams {
             }
             _ => self.other.code(coder, data, at),
         }
+    }
+}
+
+impl CompressedStreams {
+    /// Codes whether there are pieces, and opens the columns of what is in them. The encoder has taken apart the
+    /// values.
+    fn open<C: Coder>(
+        coder: &mut C,
+        choices: StreamId,
+        apart: Option<(TakenApart, &[&[u8]])>,
+    ) -> CompressedStreams {
+        let has_pieces = apart.as_ref().is_some_and(|(apart, _)| apart.has_pieces());
+        let has_pieces = coder.u8(choices, has_pieces.into());
+        if has_pieces > 1 {
+            coder.fail();
+        }
+        let forms = coder.open(StreamKind::ValueHeader, 1);
+        let lens = coder.open(StreamKind::ValueHeader, 4);
+        let to_code = apart.as_ref().map(|(apart, values)| apart.to_code(values));
+        let (values, pieces) = to_code.unzip();
+        let values = Column::open_plain(coder, choices, Attribute::Varlena, values.as_deref());
+        let pieces = (has_pieces != 0)
+            .then(|| Column::open_plain(coder, choices, Attribute::Varlena, pieces.as_deref()));
+        CompressedStreams {
+            forms,
+            lens,
+            values,
+            pieces,
+            apart: apart.map(|(apart, _)| apart).unwrap_or_default(),
+            again: CompressedAgain::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// Encodes all values of the column.
+    fn code_all(&mut self, coder: &mut StreamWriter, values: &[&[u8]]) {
+        let (whole, pieces) = self.apart.to_code(values);
+        coder.append(self.forms, self.apart.forms());
+        for len in self.apart.lens() {
+            coder.u32(self.lens, len as u32);
+        }
+        self.values.code_all(coder, &whole);
+        if let Some(column) = &mut self.pieces {
+            column.code_all(coder, &pieces);
+        }
+    }
+
+    /// Decodes the value after offset `at` and returns the offset of its end.
+    fn decode<C: Coder>(&mut self, coder: &mut C, data: &mut [u8], at: usize) -> usize {
+        let form = coder.u8(self.forms, AS_IT_IS);
+        let end = match form {
+            AS_IT_IS => {
+                let column = self.pieces.as_mut().unwrap_or(&mut self.values);
+                return column.code(coder, data, at);
+            }
+            OTHER_PIECE => self.again.piece(data, at),
+            _ => self.value(coder, form, data, at),
+        };
+        end.unwrap_or_else(|| {
+            coder.fail();
+            at
+        })
+    }
+
+    /// Decodes a value, compresses it, and puts it or its first piece into its place.
+    fn value<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        form: u8,
+        data: &mut [u8],
+        at: usize,
+    ) -> Option<usize> {
+        let (method, is_piece) = method_of(form)?;
+        let len = coder.u32(self.lens, 0) as usize;
+        let is_allowed = is_piece == self.pieces.is_some() && len <= COMPRESSED_VALUE_MAX;
+        if coder.failed() || !is_allowed || !coder.take_apart(len) {
+            return None;
+        }
+        self.value.clear();
+        self.value.resize(HEADER_LEN + len, 0);
+        let end = self.values.code(coder, &mut self.value, 0);
+        if end != self.value.len() || coder.failed() {
+            return None;
+        }
+        let value = self.value.get(HEADER_LEN..)?;
+        self.again.put_value(method, value, (data, at), is_piece)
     }
 }
 

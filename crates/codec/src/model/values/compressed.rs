@@ -8,26 +8,22 @@
 
 use std::collections::HashMap;
 
-use super::attribute::{Attribute, varlena_start};
-use super::column::Column;
+use super::attribute::varlena_start;
 use super::varlena::plain_content;
 use crate::compressors::value::{Method, Values};
-use crate::limits::COMPRESSED_VALUE_MAX;
-use crate::streams::StreamWriter;
-use crate::streams::coder::{Coder, Proof, StreamId, get_u32};
-use crate::streams::kind::StreamKind;
+use crate::streams::coder::{Proof, get_u32};
 
 /// `TOAST_MAX_CHUNK_SIZE`: bytes of each piece of a value but the last.
 const PIECE_LEN: usize = 1996;
 /// Bytes of the header of a long varlena.
-const HEADER_LEN: usize = 4;
+pub const HEADER_LEN: usize = 4;
 /// Flag in the first byte of the header of a compressed varlena.
 const IS_COMPRESSED: u32 = 2;
 
 /// Form of a value: as it is.
-const AS_IT_IS: u8 = 0;
+pub const AS_IT_IS: u8 = 0;
 /// Form: another piece of a value of which one was before.
-const OTHER_PIECE: u8 = 4;
+pub const OTHER_PIECE: u8 = 4;
 /// Added to the number of a method: the first piece of a value that there is. Without it the value is in its row.
 const FIRST_PIECE: u8 = 4;
 
@@ -61,27 +57,12 @@ impl Piece {
     }
 }
 
-/// A column of which the server has compressed values.
+/// What the decoder has of compressed values.
 #[derive(Debug)]
-pub struct CompressedStreams {
-    forms: StreamId,
-    lens: StreamId,
-    /// The values that were compressed, and others of their kind.
-    values: Box<Column>,
-    /// Pieces of values that are not taken apart.
-    pieces: Option<Box<Column>>,
-    /// What is to be coded. Encoder only.
-    apart: TakenApart,
-    decoder: Decoder,
-}
-
-/// What the decoder has of values that have pieces.
-#[derive(Debug)]
-struct Decoder {
+pub struct CompressedAgain {
     compressor: Values,
     /// By number: values of which some pieces are yet to come.
     begun: HashMap<u32, Begun>,
-    value: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -99,6 +80,14 @@ pub struct TakenApart {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     has_pieces: bool,
+}
+
+/// The method of a form, and whether it begins a value in pieces.
+pub fn method_of(form: u8) -> Option<(Method, bool)> {
+    match form > FIRST_PIECE {
+        true => Some((Method::of(form - FIRST_PIECE)?, true)),
+        false => Some((Method::of(form)?, false)),
+    }
 }
 
 impl TakenApart {
@@ -149,13 +138,30 @@ impl TakenApart {
         })
     }
 
+    /// There may be pieces.
+    pub fn has_pieces(&self) -> bool {
+        self.has_pieces
+    }
+
+    /// The form of each value.
+    pub fn forms(&self) -> &[u8] {
+        &self.forms
+    }
+
+    /// The lengths of the values that were taken apart.
+    pub fn lens(&self) -> impl Iterator<Item = usize> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        let lens = self.ends.iter().zip(starts);
+        lens.map(|(end, start)| end - start - HEADER_LEN)
+    }
+
     /// Bytes of the values that were taken apart.
     pub fn values_len(&self) -> usize {
         self.bytes.len() - self.ends.len() * HEADER_LEN
     }
 
     /// The values with those that were taken apart, and the pieces that were not, in their order.
-    fn to_code<'a>(&'a self, values: &[&'a [u8]]) -> (Vec<&'a [u8]>, Vec<&'a [u8]>) {
+    pub fn to_code<'a>(&'a self, values: &[&'a [u8]]) -> (Vec<&'a [u8]>, Vec<&'a [u8]>) {
         let (mut whole, mut pieces) = (Vec::new(), Vec::new());
         let mut start = 0;
         let mut ends = self.ends.iter();
@@ -261,115 +267,35 @@ fn set_forms(forms: &mut [u8], rows: &[usize], method: Method) {
     }
 }
 
-impl CompressedStreams {
-    /// Codes whether there are pieces, and opens the columns of what is in them. The encoder has taken apart the
-    /// values.
-    pub fn open<C: Coder>(
-        coder: &mut C,
-        choices: StreamId,
-        apart: Option<(TakenApart, &[&[u8]])>,
-    ) -> CompressedStreams {
-        let has_pieces = apart.as_ref().is_some_and(|(apart, _)| apart.has_pieces);
-        let has_pieces = coder.u8(choices, has_pieces.into());
-        if has_pieces > 1 {
-            coder.fail();
-        }
-        let forms = coder.open(StreamKind::ValueHeader, 1);
-        let lens = coder.open(StreamKind::ValueHeader, 4);
-        let to_code = apart.as_ref().map(|(apart, values)| apart.to_code(values));
-        let (values, pieces) = to_code.unzip();
-        let values = Column::open_plain(coder, choices, Attribute::Varlena, values.as_deref());
-        let pieces = (has_pieces != 0)
-            .then(|| Column::open_plain(coder, choices, Attribute::Varlena, pieces.as_deref()));
-        CompressedStreams {
-            forms,
-            lens,
-            values: Box::new(values),
-            pieces: pieces.map(Box::new),
-            apart: apart.map(|(apart, _)| apart).unwrap_or_default(),
-            decoder: Decoder {
-                compressor: Values::new(Proof::Each),
-                begun: HashMap::new(),
-                value: Vec::new(),
-            },
+impl CompressedAgain {
+    /// Has no value yet.
+    pub fn new() -> CompressedAgain {
+        CompressedAgain {
+            compressor: Values::new(Proof::Each),
+            begun: HashMap::new(),
         }
     }
 
-    /// Encodes all values of the column.
-    pub fn code_all(&mut self, coder: &mut StreamWriter, values: &[&[u8]]) {
-        let (whole, pieces) = self.apart.to_code(values);
-        coder.append(self.forms, &self.apart.forms);
-        let mut start = 0;
-        for end in &self.apart.ends {
-            let len = end - start - HEADER_LEN;
-            coder.u32(self.lens, len as u32);
-            start = *end;
-        }
-        self.values.code_all(coder, &whole);
-        if let Some(column) = &mut self.pieces {
-            column.code_all(coder, &pieces);
-        }
-    }
-
-    /// Decodes the value after offset `at` and returns the offset of its end.
-    pub fn decode<C: Coder>(&mut self, coder: &mut C, data: &mut [u8], at: usize) -> usize {
-        let form = coder.u8(self.forms, AS_IT_IS);
-        if form == AS_IT_IS {
-            let column = self.pieces.as_mut().unwrap_or(&mut self.values);
-            return column.code(coder, data, at);
-        }
-        let end = match form {
-            OTHER_PIECE => self.decoder.piece(data, at),
-            _ => self.value(coder, form, data, at),
-        };
-        end.unwrap_or_else(|| {
-            coder.fail();
-            at
-        })
-    }
-
-    /// Decodes a value, compresses it, and puts it or its first piece into its place.
-    fn value<C: Coder>(
+    /// Compresses a value, and puts it or its first piece into its place.
+    pub fn put_value(
         &mut self,
-        coder: &mut C,
-        form: u8,
-        data: &mut [u8],
-        at: usize,
+        method: Method,
+        value: &[u8],
+        (data, at): (&mut [u8], usize),
+        is_piece: bool,
     ) -> Option<usize> {
-        let is_piece = form > FIRST_PIECE;
-        if is_piece != self.pieces.is_some() {
-            return None;
-        }
-        let method = Method::of(if is_piece { form - FIRST_PIECE } else { form })?;
-        let len = coder.u32(self.lens, 0) as usize;
-        if coder.failed() || len > COMPRESSED_VALUE_MAX || !coder.take_apart(len) {
-            return None;
-        }
-        let value = &mut self.decoder.value;
-        value.clear();
-        value.resize(HEADER_LEN + len, 0);
-        if self.values.code(coder, value, 0) != value.len() || coder.failed() {
-            return None;
-        }
-        let bytes = self
-            .decoder
-            .compressor
-            .put_together(method, value.get(HEADER_LEN..)?)?;
+        let bytes = self.compressor.put_together(method, value)?;
         if is_piece {
             let left = bytes.len().div_ceil(PIECE_LEN);
             let piece = Piece::of(data.get(..at)?)?;
-            self.decoder
-                .begun
-                .insert(piece.value, Begun { bytes, left });
-            return self.decoder.piece(data, at);
+            self.begun.insert(piece.value, Begun { bytes, left });
+            return self.piece(data, at);
         }
         put(data, varlena_start(0, at), &bytes, IS_COMPRESSED)
     }
-}
 
-impl Decoder {
     /// Puts a piece of a value into its place.
-    fn piece(&mut self, data: &mut [u8], at: usize) -> Option<usize> {
+    pub fn piece(&mut self, data: &mut [u8], at: usize) -> Option<usize> {
         let piece = Piece::of(data.get(..at)?)?;
         let value = self.begun.get_mut(&piece.value)?;
         let start = (piece.number as usize).checked_mul(PIECE_LEN)?;
@@ -396,10 +322,14 @@ fn put(data: &mut [u8], start: usize, bytes: &[u8], flags: u32) -> Option<usize>
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::attribute::Attribute;
+    use super::super::column::Column;
     use super::*;
     use crate::format_example;
     use crate::format_version::FormatVersion;
-    use crate::streams::StreamReader;
+    use crate::streams::coder::Coder;
+    use crate::streams::kind::StreamKind;
+    use crate::streams::{StreamReader, StreamWriter};
 
     /// A varlena of four bytes before its content.
     fn long(content: &[u8], flags: u32) -> Vec<u8> {
@@ -499,11 +429,7 @@ mod tests {
 
     #[test]
     fn a_piece_that_is_none_is_refused() {
-        let mut decoder = Decoder {
-            compressor: Values::new(Proof::Each),
-            begun: HashMap::new(),
-            value: Vec::new(),
-        };
+        let mut decoder = CompressedAgain::new();
         let bytes = vec![1; PIECE_LEN + 3];
         decoder.begun.insert(5, Begun { bytes, left: 2 });
         let mut piece = |value: u32, number: u32, at: usize, len: usize| {
