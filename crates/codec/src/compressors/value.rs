@@ -9,7 +9,6 @@ use walzip_pgformat::pglz;
 use super::lz4_block;
 use super::trust::Trust;
 use crate::limits::{COMPRESSED_LZ4_MAX, COMPRESSED_VALUE_MAX};
-use crate::streams::coder::{Proof, get_u32};
 
 /// Bytes of `va_tcinfo`.
 pub const INFO_LEN: usize = 4;
@@ -75,13 +74,14 @@ pub struct Values {
 }
 
 impl Values {
-    /// Knows of no value yet.
-    pub fn new(proof: Proof) -> Values {
+    /// Knows of no value yet. It tries the other kind of pglz first than that of a server on a machine like this one, if
+    /// that is wanted.
+    pub fn new(by_other: bool) -> Values {
         const CHAR_IS_SIGNED: bool = std::ffi::c_char::MIN != 0;
         Values {
             pglz: pglz::Compressor::new(),
             packed: Vec::new(),
-            likely: match CHAR_IS_SIGNED == (proof != Proof::LaterByOther) {
+            likely: match CHAR_IS_SIGNED != by_other {
                 true => Method::PglzSigned,
                 false => Method::PglzUnsigned,
             },
@@ -92,7 +92,7 @@ impl Values {
 
     /// The length of the value that these bytes may be, compressed. `None` where no server would write them.
     pub fn len_of(bytes: &[u8]) -> Option<usize> {
-        let info = get_u32(bytes, 0);
+        let info = info_of(bytes);
         let len = (info & ((1 << LEN_BITS) - 1)) as usize;
         let is_smaller = bytes.len() > INFO_LEN && bytes.len() < len + INFO_LEN;
         let method = match info >> LEN_BITS {
@@ -104,19 +104,18 @@ impl Values {
     }
 
     /// Appends the value that these bytes are, compressed, and returns what compresses it again. Where nothing
-    /// does, returns `None`, and what was appended is worth nothing.
-    pub fn take_apart(&mut self, bytes: &[u8], out: &mut Vec<u8>, proof: Proof) -> Option<Method> {
+    /// does, returns `None`, and what was appended is worth nothing. If a proof comes `later`, not each is tried.
+    pub fn take_apart(&mut self, bytes: &[u8], out: &mut Vec<u8>, later: bool) -> Option<Method> {
         let len = Values::len_of(bytes)?;
         let packed = bytes.get(INFO_LEN..)?;
         let start = out.len();
         out.resize(start + len, 0);
         let value = out.get_mut(start..)?;
-        let is_lz4 = get_u32(bytes, 0) >> LEN_BITS == LZ4_ID;
+        let is_lz4 = info_of(bytes) >> LEN_BITS == LZ4_ID;
         match is_lz4 {
             true => lz4_block::decompress(packed, value).filter(|&written| written == len)?,
             false => pglz::decompress(packed, value).ok().map(|()| len)?,
         };
-        let later = proof != Proof::Each;
         let (likely, trust) = match is_lz4 {
             true => (Method::Lz4, &mut self.trust_in_lz4),
             false => (self.likely, &mut self.trust_in_pglz),
@@ -194,6 +193,12 @@ impl Values {
     }
 }
 
+/// `va_tcinfo`, 0 where there is none.
+fn info_of(bytes: &[u8]) -> u32 {
+    let info = bytes.first_chunk();
+    info.map_or(0, |info| u32::from_le_bytes(*info))
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -204,20 +209,20 @@ mod tests {
         let words = (0..900u32).map(|number| format!("\u{e9}t\u{e9} {} ", number * number % 97));
         let value = words.collect::<String>().into_bytes();
         for method in [Method::PglzSigned, Method::PglzUnsigned, Method::Lz4] {
-            let bytes = Values::new(Proof::Each).put_together(method, &value);
+            let bytes = Values::new(false).put_together(method, &value);
             let bytes = bytes.unwrap();
-            for proof in [Proof::Each, Proof::Later, Proof::LaterByOther] {
-                let (mut values, mut out) = (Values::new(proof), b"before".to_vec());
+            for (by_other, later) in [(false, false), (false, true), (true, true)] {
+                let (mut values, mut out) = (Values::new(by_other), b"before".to_vec());
                 for _ in 0..100 {
                     out.truncate(6);
                     // Both kinds of pglz make the same of most values.
-                    let found = values.take_apart(&bytes, &mut out, proof).unwrap();
+                    let found = values.take_apart(&bytes, &mut out, later).unwrap();
                     assert_eq!(values.put_together(found, &out[6..]), Some(bytes.clone()));
                 }
                 assert_eq!(out, [b"before", value.as_slice()].concat());
             }
             let cut = &bytes[..bytes.len() - 1];
-            let taken = Values::new(Proof::Each).take_apart(cut, &mut Vec::new(), Proof::Each);
+            let taken = Values::new(false).take_apart(cut, &mut Vec::new(), false);
             assert_eq!(taken, None);
         }
     }
@@ -246,7 +251,7 @@ mod tests {
         .concat();
         let mut out = Vec::new();
         assert_eq!(
-            Values::new(Proof::Each).take_apart(&literals, &mut out, Proof::Each),
+            Values::new(false).take_apart(&literals, &mut out, false),
             None
         );
     }

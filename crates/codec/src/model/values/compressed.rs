@@ -101,7 +101,7 @@ impl TakenApart {
     fn of(values: &[&[u8]], pieces: Option<&[Piece]>, proof: Proof) -> Option<TakenApart> {
         let total: usize = values.iter().map(|value| value.len()).sum();
         let mut taking = Taking {
-            compressor: Values::new(proof),
+            compressor: Values::new(proof == Proof::LaterByOther),
             proof,
             left: total.saturating_mul(EXPANSION_MAX).min(APART_MAX),
             taken: 0,
@@ -200,9 +200,9 @@ impl Taking {
         let start = self.bytes.len();
         let header = ((len + HEADER_LEN) << 2) as u32;
         self.bytes.extend_from_slice(&header.to_le_bytes());
-        let found = self
-            .compressor
-            .take_apart(compressed, &mut self.bytes, self.proof);
+        let found =
+            self.compressor
+                .take_apart(compressed, &mut self.bytes, self.proof != Proof::Each);
         if found.is_none() {
             self.bytes.truncate(start);
             return None;
@@ -271,7 +271,7 @@ impl CompressedAgain {
     /// Has no value yet.
     pub fn new() -> CompressedAgain {
         CompressedAgain {
-            compressor: Values::new(Proof::Each),
+            compressor: Values::new(false),
             begun: HashMap::new(),
         }
     }
@@ -339,7 +339,7 @@ mod tests {
     }
 
     fn compressed(method: Method, value: &[u8]) -> Vec<u8> {
-        let made = Values::new(Proof::Each).put_together(method, value);
+        let made = Values::new(false).put_together(method, value);
         made.unwrap()
     }
 
