@@ -420,11 +420,18 @@ mod tests {
         assert!(!has(&rows(&[100, 60], 1), &cut, None).await);
         assert!(!has(&rows(&[100, 60, 80], 1), &cut, None).await);
         assert!(!has(&cut, &rows(&[100, 60, 80], 1), None).await);
+        // A page there has other bytes than zeros, and is of no older segment.
+        let mut flipped = whole.clone();
+        *flipped.last_mut().expect("bytes") ^= 1;
+        assert!(!has(&whole, &flipped, None).await);
         let mut odd = whole.clone();
         let page = 5 * PAGE_SIZE;
         odd[page..page + 24].copy_from_slice(&whole[..24]);
         odd[page + 8..page + 16].copy_from_slice(&((NUMBER << 20) + page as u64).to_le_bytes());
         assert!(!has(&whole, &odd, None).await);
+        odd[page + 8..page + 16].copy_from_slice(&((1 << 20) + page as u64).to_le_bytes());
+        odd[page + 100] = 7;
+        assert!(has(&whole, &odd, None).await);
     }
 
     #[tokio::test]

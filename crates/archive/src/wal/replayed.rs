@@ -104,14 +104,15 @@ pub(crate) fn end_of_records(segment: &[u8]) -> Option<ReplayedEnd> {
 /// The end of what a server would replay of a segment, with what follows in the next one, if all of that is before an offset,
 /// and nothing behind says that it is of this segment too. A server replays nothing behind damage, and it may be found all the
 /// same. Where the timeline was left before the offset (`left_at`), what begins on that page may be what a server was writing
-/// when it crashed, and had told nobody of.
+/// when it crashed, and had told nobody of. Behind a switch there are pages of zeros, or remains.
 pub(crate) fn end_before(segment: &[u8], at: usize, left_at: Option<usize>) -> Option<ReplayedEnd> {
     let len = segment.len();
     let (end, read_until) = end_of(segment, |part| part.is_whole || part.end == len)?;
     let may_be_torn = left_at.is_some_and(|left| left <= at);
     let is_last = end.offset <= at
         && !has_pages_from(segment, at.max(read_until))
-        && (may_be_torn || !has_records_around(segment, at));
+        && (may_be_torn || !has_records_around(segment, at))
+        && (!end.is_switch || are_remains(segment, end.offset));
     is_last.then_some(end)
 }
 
@@ -146,6 +147,20 @@ fn has_pages_from(segment: &[u8], at: usize) -> bool {
     };
     let mut pages = (at.next_multiple_of(PAGE_SIZE)..segment.len()).step_by(PAGE_SIZE);
     pages.any(is_own)
+}
+
+/// Whether each page behind that of an offset is of zeros, or of an older segment.
+fn are_remains(segment: &[u8], at: usize) -> bool {
+    let Ok(header) = SegmentHeader::read(segment) else {
+        return false;
+    };
+    let behind = segment.get(at.next_multiple_of(PAGE_SIZE)..);
+    let is_older = |page: &[u8]| {
+        let read = PageHeader::read(page);
+        read.is_some_and(|read| read.magic != 0 && read.address < header.start.0)
+    };
+    let mut pages = behind.unwrap_or_default().chunks(PAGE_SIZE);
+    pages.all(|page| page.iter().all(|&byte| byte == 0) || is_older(page))
 }
 
 /// Whether a record begins on the page of an offset, of which some byte is at the offset or behind it, and which names a

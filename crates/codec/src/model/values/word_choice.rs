@@ -78,7 +78,7 @@ fn cost_in_words((known, texts): (&[&[u8]], &[&[u8]])) -> f64 {
     let mut tally = Tally::default();
     let choices = tally.open(StreamKind::HeapSchema, 1);
     let all = known.iter().chain(texts).copied();
-    let mut words = Words::open(&mut tally, choices, &TextForms::of(all));
+    let mut words = Words::open(&mut tally, choices, &TextForms::of_packed(all));
     let mut scratch = Vec::new();
     for part in [known, texts] {
         tally.forget();
@@ -224,7 +224,7 @@ mod tests {
         let bytes: Vec<Vec<u8>> = (0..500).map(|_| text(None)).collect();
         let tokens: Vec<Vec<u8>> = (0..500).map(|_| text(Some(letters))).collect();
         for texts in [bytes, tokens] {
-            assert!(part_of(&texts).is_none_or(|part| part > WORDS_PART));
+            assert!(part_of(&texts).is_none_or(|part| part > 1.0));
         }
     }
 }

@@ -4,6 +4,8 @@
 //! the words around them. So a token is a symbol of its form, which is easily foreseen, and its digits are in a stream
 //! of the form, two in a byte.
 
+use std::ops::RangeInclusive;
+
 use super::form::{Form, Run, TOKEN_DIGITS_MAX, goes_on, plain_run, run_start};
 use crate::fast_hash::fold;
 use crate::streams::coder::{Coder, StreamId};
@@ -13,8 +15,11 @@ use crate::streams::kind::StreamKind;
 pub const FORMS_MAX: usize = 32;
 /// Number of tokens of a form that are kept.
 pub const KEPT_MAX: usize = 4096;
-/// Binary logarithm of the number of places in which the encoder looks for a kept token.
-const PLACES_LOG: u32 = 14;
+/// Number of places in which the encoder looks for a kept token, at first and at most. Columns may have many forms with few
+/// tokens.
+const PLACES: RangeInclusive<usize> = 1 << 8..=1 << 14;
+/// There are so many places for each kept token, at least.
+const PLACES_EACH: usize = 4;
 /// No form.
 const NONE: u8 = u8::MAX;
 
@@ -176,7 +181,7 @@ impl Kept {
             digits: Vec::new(),
             count: 0,
             places: match C::ENCODING {
-                true => vec![0; 1 << PLACES_LOG],
+                true => vec![0; *PLACES.start()],
                 false => Vec::new(),
             },
         }
@@ -185,7 +190,7 @@ impl Kept {
     fn code<C: Coder>(&mut self, coder: &mut C, stream: StreamId, packed: &mut [u8]) {
         let (mut back, mut place) = (0, 0);
         if C::ENCODING {
-            place = place_of(packed);
+            place = self.place_of(packed);
             back = self.count - self.places[place] as usize + 1;
             if self.token(back, packed.len()) != Some(packed) {
                 back = 0;
@@ -197,6 +202,7 @@ impl Kept {
             self.keep(packed);
             if C::ENCODING {
                 self.places[place] = self.count as u32;
+                self.grow(packed.len());
             }
         } else if !C::ENCODING {
             match self.token(back, packed.len()) {
@@ -223,15 +229,35 @@ impl Kept {
         }
         self.count += 1;
     }
+
+    /// Sees to it that there are enough places. Encoder only.
+    fn grow(&mut self, len: usize) {
+        let wanted = self.places.len() * PLACES_EACH;
+        if self.count * PLACES_EACH <= self.places.len() || wanted > *PLACES.end() {
+            return;
+        }
+        self.places = vec![0; wanted];
+        for back in (1..=self.count.min(KEPT_MAX)).rev() {
+            if let Some(token) = self.token(back, len) {
+                let place = self.place_of(token);
+                self.places[place] = (self.count - back + 1) as u32;
+            }
+        }
+    }
+
+    /// Where the number of a token is found. The number of places is a power of two.
+    fn place_of(&self, packed: &[u8]) -> usize {
+        let hash = hash_of(packed);
+        (hash >> 32) as usize & (self.places.len() - 1)
+    }
 }
 
-fn place_of(packed: &[u8]) -> usize {
+fn hash_of(packed: &[u8]) -> u64 {
     let word = |bytes: &[u8]| {
         let next = |word, byte: &u8| word << 8 | u64::from(*byte);
         bytes.iter().fold(0, next)
     };
-    let hash = packed
+    packed
         .chunks(8)
-        .fold(0, |hash, chunk| fold(hash ^ word(chunk)));
-    (hash >> (64 - PLACES_LOG)) as usize
+        .fold(0, |hash, chunk| fold(hash ^ word(chunk)))
 }
