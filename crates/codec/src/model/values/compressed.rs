@@ -248,9 +248,10 @@ fn whole_values(values: &[&[u8]], pieces: &[Piece]) -> Vec<Vec<usize>> {
         rows.dedup_by_key(|(number, _)| *number);
         let in_order = (0..).zip(&rows).all(|(number, (own, _))| number == *own);
         let rows: Vec<usize> = rows.into_iter().map(|(_, row)| row).collect();
-        let (_, others) = rows.split_last()?;
+        let (&last, others) = rows.split_last()?;
         let is_full = |&row: &usize| values[row].len() == HEADER_LEN + PIECE_LEN;
-        (in_order && others.iter().all(is_full)).then_some(rows)
+        let is_cut_as_by_server = others.iter().all(is_full) && values[last].len() > HEADER_LEN;
+        (in_order && is_cut_as_by_server).then_some(rows)
     });
     let mut whole: Vec<Vec<usize>> = whole.collect();
     whole.sort_by_key(|rows| rows.iter().min().copied());
@@ -425,6 +426,24 @@ mod tests {
         }
         let twice = [rows.clone(), rows, others].concat();
         assert_eq!(round_trip(&twice), text(1, 3000).len() + text(2, 900).len());
+    }
+
+    #[test]
+    fn an_empty_piece_after_the_last_is_as_it_is() {
+        // Each byte of noise makes a value that lz4 compressed one byte longer, or two.
+        let mut noise = std::iter::successors(Some(1_u32), |last| {
+            Some(last.wrapping_mul(1_664_525).wrapping_add(1_013_904_223))
+        });
+        let mut value = text(1, 700);
+        while compressed(Method::Lz4, &value).len() % PIECE_LEN != 0 {
+            value.extend(noise.next().map(|number| (number >> 24) as u8));
+        }
+        let mut rows = rows_of(7, &compressed(Method::Lz4, &value));
+        assert_eq!(round_trip(&rows), value.len());
+        let number = rows.len() as u32;
+        let numbers = [7, number].map(u32::to_le_bytes).concat();
+        rows.push([numbers, long(&[], 0)].concat());
+        assert_eq!(round_trip(&rows), 0);
     }
 
     #[test]
