@@ -41,10 +41,10 @@ pub const JSON_ENTRY_COST: usize = 128;
 pub const WORDS_COST: usize = 1 << 16;
 /// A value of an attribute that the server has compressed: bytes of the value.
 pub const COMPRESSED_VALUE_MAX: usize = 1 << 24;
+/// The same of one that lz4 has compressed. What lz4 makes of longer ones depends on the processor.
+pub const COMPRESSED_LZ4_MAX: usize = (1 << 16) - 1;
 /// Bytes of all such values of a member.
 pub const COMPRESSED_VALUES_MAX: usize = 1 << 28;
-/// The same of one that lz4 has compressed: of longer ones it depends on the processor what it makes.
-pub const COMPRESSED_LZ4_MAX: usize = (1 << 16) - 1;
 /// Bins of one stream.
 pub const BINS_MAX: usize = 512;
 /// Rows of a stream in bins for each of its bytes, at most.

@@ -65,7 +65,7 @@ impl Method {
 /// Takes compressed values apart, and makes them again.
 #[derive(Debug)]
 pub struct Values {
-    pglz: pglz::Compressor,
+    pglz: Option<pglz::Compressor>,
     packed: Vec<u8>,
     /// What has made the last value of pglz.
     likely: Method,
@@ -74,12 +74,11 @@ pub struct Values {
 }
 
 impl Values {
-    /// Knows of no value yet. It tries the other kind of pglz first than that of a server on a machine like this one, if
-    /// that is wanted.
+    /// Knows of no value yet. With `by_other` it first tries the pglz that a server on a machine like this one does not have.
     pub fn new(by_other: bool) -> Values {
         const CHAR_IS_SIGNED: bool = std::ffi::c_char::MIN != 0;
         Values {
-            pglz: pglz::Compressor::new(),
+            pglz: None,
             packed: Vec::new(),
             likely: match CHAR_IS_SIGNED != by_other {
                 true => Method::PglzSigned,
@@ -161,36 +160,42 @@ impl Values {
     }
 
     fn makes(&mut self, method: Method, value: &[u8], bytes: &[u8]) -> bool {
-        let made = self.compress(method, value);
-        made.is_some_and(|made| bytes.get(INFO_LEN..) == Some(made))
+        compress(method, value, &mut self.pglz, &mut self.packed)
+            && bytes.get(INFO_LEN..) == Some(&self.packed)
     }
+}
 
-    /// The compressed bytes of a value, without what stands before them.
-    fn compress(&mut self, method: Method, value: &[u8]) -> Option<&[u8]> {
-        self.packed.clear();
-        let pglz = &mut self.pglz;
-        let is_made = match method {
-            Method::PglzSigned => pglz.compress(value, &mut self.packed, pglz::CharSign::Signed),
-            Method::PglzUnsigned => {
-                pglz.compress(value, &mut self.packed, pglz::CharSign::Unsigned)
-            }
-            Method::Lz4 => lz4_block::compress(value, &mut self.packed),
-        };
-        is_made.then_some(&self.packed[..])
+/// What the server stores of a value. `None` where this method does not compress it. No work space is kept: a member may
+/// have many columns of compressed values.
+pub fn put_together(method: Method, value: &[u8]) -> Option<Vec<u8>> {
+    if value.len() > method.len_max() {
+        return None;
     }
+    let len = u32::try_from(value.len()).ok()?;
+    let mut packed = Vec::new();
+    if !compress(method, value, &mut None, &mut packed) {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(INFO_LEN + packed.len());
+    bytes.extend_from_slice(&(len | method.id() << LEN_BITS).to_le_bytes());
+    bytes.extend_from_slice(&packed);
+    Some(bytes)
+}
 
-    /// What the server stores of a value. `None` where this method does not compress it.
-    pub fn put_together(&mut self, method: Method, value: &[u8]) -> Option<Vec<u8>> {
-        if value.len() > method.len_max() {
-            return None;
-        }
-        let len = u32::try_from(value.len()).ok()?;
-        let packed = self.compress(method, value)?;
-        let mut bytes = Vec::with_capacity(INFO_LEN + packed.len());
-        bytes.extend_from_slice(&(len | method.id() << LEN_BITS).to_le_bytes());
-        bytes.extend_from_slice(packed);
-        Some(bytes)
-    }
+/// Replaces `packed` by the compressed bytes of a value, without what stands before them. Returns whether the method compresses it.
+fn compress(
+    method: Method,
+    value: &[u8],
+    pglz: &mut Option<pglz::Compressor>,
+    packed: &mut Vec<u8>,
+) -> bool {
+    packed.clear();
+    let sign = match method {
+        Method::PglzSigned => pglz::CharSign::Signed,
+        Method::PglzUnsigned => pglz::CharSign::Unsigned,
+        Method::Lz4 => return lz4_block::compress(value, packed),
+    };
+    pglz.get_or_insert_default().compress(value, packed, sign)
 }
 
 /// `va_tcinfo`, 0 where there is none.
@@ -209,7 +214,7 @@ mod tests {
         let words = (0..900u32).map(|number| format!("\u{e9}t\u{e9} {} ", number * number % 97));
         let value = words.collect::<String>().into_bytes();
         for method in [Method::PglzSigned, Method::PglzUnsigned, Method::Lz4] {
-            let bytes = Values::new(false).put_together(method, &value);
+            let bytes = put_together(method, &value);
             let bytes = bytes.unwrap();
             for (by_other, later) in [(false, false), (false, true), (true, true)] {
                 let (mut values, mut out) = (Values::new(by_other), b"before".to_vec());
@@ -217,7 +222,7 @@ mod tests {
                     out.truncate(6);
                     // Both kinds of pglz make the same of most values.
                     let found = values.take_apart(&bytes, &mut out, later).unwrap();
-                    assert_eq!(values.put_together(found, &out[6..]), Some(bytes.clone()));
+                    assert_eq!(put_together(found, &out[6..]), Some(bytes.clone()));
                 }
                 assert_eq!(out, [b"before", value.as_slice()].concat());
             }

@@ -17,9 +17,13 @@ impl Lists {
         self.cost <= LISTS_COST_MAX
     }
 
-    /// Adds the bytes of a value that is taken apart. Returns `false` if the limit is exceeded.
+    /// Adds the bytes of values that are taken apart, unless that exceeds the limit: then returns `false`.
     pub fn take_apart(&mut self, len: usize) -> bool {
-        self.apart = self.apart.saturating_add(len);
-        self.apart <= COMPRESSED_VALUES_MAX
+        let apart = self.apart.saturating_add(len);
+        let fits = apart <= COMPRESSED_VALUES_MAX;
+        if fits {
+            self.apart = apart;
+        }
+        fits
     }
 }

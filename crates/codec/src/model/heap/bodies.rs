@@ -188,15 +188,16 @@ impl<'a> Values<'a> {
     /// Which pieces of values the values of an attribute are, if the relation may be a TOAST table: it has nothing
     /// but two numbers before them.
     fn pieces(&self, number: usize) -> Option<Vec<Piece>> {
-        if number != 2 || self.attributes.len() != 3 || self.attributes[2] != Attribute::Varlena {
+        const OF_TOAST: [Attribute; 3] = [Attribute::Fixed4, Attribute::Fixed4, Attribute::Varlena];
+        if number != 2 || self.attributes != OF_TOAST {
             return None;
         }
         let bodies = self.bodies.iter().zip(&self.fits);
         let having = bodies.filter(|(body, fits)| **fits && body.has(number));
         let pieces = having.zip(&self.spans[number]).map(|((body, _), span)| {
             let before = span.before(body);
-            let is_behind_two = before.len() == body.aligned_start() + Piece::NUMBERS_LEN;
-            is_behind_two.then(|| Piece::of(before))?
+            let is_after_two = before.len() == body.aligned_start() + Piece::NUMBERS_LEN;
+            is_after_two.then(|| Piece::of(before))?
         });
         pieces.collect()
     }

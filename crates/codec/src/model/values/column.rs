@@ -293,7 +293,7 @@ impl JsonStreams {
         match coder.u8(self.form, form) {
             SHORT => {
                 let end = self.json.code(coder, data, at + 1);
-                coder.put(data, at, [((end - at) << 1 | 1) as u8]);
+                put_short_header(coder, data, at, end);
                 end
             }
             LONG => {
@@ -304,6 +304,14 @@ impl JsonStreams {
             }
             _ => self.other.code(coder, data, at),
         }
+    }
+}
+
+/// Puts the header of one byte of a value that ends at `end`.
+fn put_short_header<C: Coder>(coder: &mut C, data: &mut [u8], at: usize, end: usize) {
+    match u8::try_from((end - at) << 1 | 1) {
+        Ok(header) => coder.put(data, at, [header]),
+        Err(_) => coder.fail(),
     }
 }
 
@@ -320,7 +328,7 @@ impl WordStreams {
         match coder.u8(self.form, form) {
             SHORT => {
                 let end = self.words.code(coder, data, at + 1, text_end);
-                coder.put(data, at, [((end - at) << 1 | 1) as u8]);
+                put_short_header(coder, data, at, end);
                 end
             }
             LONG => {
@@ -360,7 +368,7 @@ impl CompressedStreams {
             values,
             pieces,
             apart: apart.map(|(apart, _)| apart).unwrap_or_default(),
-            again: CompressedAgain::new(),
+            again: CompressedAgain::default(),
             value: Vec::new(),
         }
     }

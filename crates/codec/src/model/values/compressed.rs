@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use super::attribute::varlena_start;
 use super::varlena::plain_content;
-use crate::compressors::value::{Method, Values};
+use crate::compressors::value::{Method, Values, put_together};
 use crate::streams::coder::{Proof, get_u32};
 
 /// `TOAST_MAX_CHUNK_SIZE`: bytes of each piece of a value but the last.
@@ -24,14 +24,14 @@ const IS_COMPRESSED: u32 = 2;
 pub const AS_IT_IS: u8 = 0;
 /// Form: another piece of a value of which one was before.
 pub const OTHER_PIECE: u8 = 4;
-/// Added to the number of a method: the first piece of a value that there is. Without it the value is in its row.
+/// Added to the number of a method where the value is in pieces, and this is the first row that has one.
 const FIRST_PIECE: u8 = 4;
 
-/// Values are taken apart until they are so many times as long as the column.
+/// Values that are taken apart are at most this number of times as long as the column.
 const EXPANSION_MAX: usize = 6;
-/// Bytes of all values of a column that are taken apart.
+/// Bytes of the values of a column that are taken apart, at most.
 const APART_MAX: usize = 96 << 20;
-/// Nothing is taken apart where that are fewer bytes of the column than one of this number.
+/// Nothing is taken apart where less than one of this number of a column's bytes is compressed.
 const WORTH_OF: usize = 64;
 
 /// Which piece of which value a row of a TOAST table is: `chunk_id` and `chunk_seq`.
@@ -58,9 +58,8 @@ impl Piece {
 }
 
 /// What the decoder has of compressed values.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CompressedAgain {
-    compressor: Values,
     /// By number: values of which some pieces are yet to come.
     begun: HashMap<u32, Begun>,
 }
@@ -269,14 +268,6 @@ fn set_forms(forms: &mut [u8], rows: &[usize], method: Method) {
 }
 
 impl CompressedAgain {
-    /// Has no value yet.
-    pub fn new() -> CompressedAgain {
-        CompressedAgain {
-            compressor: Values::new(false),
-            begun: HashMap::new(),
-        }
-    }
-
     /// Compresses a value, and puts it or its first piece into its place.
     pub fn put_value(
         &mut self,
@@ -285,7 +276,7 @@ impl CompressedAgain {
         (data, at): (&mut [u8], usize),
         is_piece: bool,
     ) -> Option<usize> {
-        let bytes = self.compressor.put_together(method, value)?;
+        let bytes = put_together(method, value)?;
         if is_piece {
             let left = bytes.len().div_ceil(PIECE_LEN);
             let piece = Piece::of(data.get(..at)?)?;
@@ -340,8 +331,7 @@ mod tests {
     }
 
     fn compressed(method: Method, value: &[u8]) -> Vec<u8> {
-        let made = Values::new(false).put_together(method, value);
-        made.unwrap()
+        put_together(method, value).unwrap()
     }
 
     /// A text that stays long when it is compressed.
@@ -448,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_piece_that_is_none_is_refused() {
-        let mut decoder = CompressedAgain::new();
+        let mut decoder = CompressedAgain::default();
         let bytes = vec![1; PIECE_LEN + 3];
         decoder.begun.insert(5, Begun { bytes, left: 2 });
         let mut piece = |value: u32, number: u32, at: usize, len: usize| {
