@@ -9,7 +9,7 @@ use crate::streams::coder::{Care, Choices};
 /// Segments are told from their own pages from this level on.
 const OWN_PAGES_FROM: Level = Level::MIN.above().above().above();
 
-/// Values that the server has compressed are taken apart in them from this level on.
+/// In segments, values that the server has compressed are taken apart from this level on.
 const COMPRESSED_VALUES_FROM: Level = OWN_PAGES_FROM;
 
 /// The kind of a segment that needs no WAL before it. To tell one from its own pages takes longer, and so does
@@ -29,7 +29,7 @@ pub fn choices(level: Level) -> Choices {
             _ => Care::Full,
         },
         without: match level.get() {
-            // They take longer to choose than zstd takes for planes.
+            // Bins take longer to choose than zstd takes for planes, and values longer than either to compress again.
             1 | 2 => ModelSet::default()
                 .with(OptionalModel::Bins)
                 .with(OptionalModel::CompressedValues),
@@ -49,7 +49,7 @@ pub fn choices_alone(level: Level) -> Choices {
     choices
 }
 
-/// What stands behind each level.
+/// How hard zstd tries at each level, and who looks for matches.
 pub fn effort(level: Level, streams: bool) -> Effort {
     let level = level.get();
     let zstd_level = match level {
@@ -80,6 +80,7 @@ pub fn effort(level: Level, streams: bool) -> Effort {
             3..=6 if streams => Some(6),
             _ => None,
         },
+        own_matches: streams && (2..=4).contains(&level),
     }
 }
 

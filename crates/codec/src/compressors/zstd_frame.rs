@@ -3,6 +3,7 @@
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, InBuffer, OutBuffer};
 
+use super::{matches, zstd_sequences};
 use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::limits::WINDOW_LOG_MAX;
 use crate::original::PIECE_LEN;
@@ -18,6 +19,9 @@ pub struct Effort {
     pub hash_log: Option<u32>,
     /// Minimum length of a match in bytes, if not the level's own.
     pub min_match: Option<u32>,
+    /// Matches are not zstd's but those of [`matches`], at any distance. All the other parameters say what to do where the content
+    /// is too long for them.
+    pub own_matches: bool,
 }
 
 impl Effort {
@@ -28,6 +32,7 @@ impl Effort {
             long: None,
             hash_log: None,
             min_match: None,
+            own_matches: false,
         }
     }
 }
@@ -88,9 +93,11 @@ impl Compressor {
 
     /// See [`compress`].
     pub fn compress(&mut self, content: &[u8], cuts: &[usize]) -> Result<Packed, EncodeError> {
+        if self.effort.own_matches && content.len() <= 1 << WINDOW_LOG_MAX {
+            return with_own_matches(content, cuts);
+        }
         if self.effort.long.is_some() {
-            let window_log = content.len().max(1).ilog2() + 1;
-            self.set(CParameter::WindowLog(window_log.clamp(20, WINDOW_LOG_MAX)))?;
+            self.set(CParameter::WindowLog(window_log_of_all(content)))?;
         }
         let len = Some(content.len() as u64);
         self.context.set_pledged_src_size(len).map_err(failed)?;
@@ -116,6 +123,45 @@ impl Compressor {
             cut_places,
         })
     }
+}
+
+/// Binary logarithm of a window of all content, but for very long content.
+fn window_log_of_all(content: &[u8]) -> u32 {
+    let window_log = content.len().max(1).ilog2() + 1;
+    window_log.clamp(20, WINDOW_LOG_MAX)
+}
+
+/// See [`compress`].
+fn with_own_matches(content: &[u8], cuts: &[usize]) -> Result<Packed, EncodeError> {
+    let sequences = matches::find(content, cuts);
+    let bytes = zstd_sequences::compress(content, &sequences, window_log_of_all(content))?;
+    let cut_places = places_of(cuts, &bytes).ok_or(EncodeError::Zstd("too few blocks"))?;
+    Ok(Packed { bytes, cut_places })
+}
+
+/// For each cut, the length of a frame up to the end of the blocks before it (RFC 8878, 3.1.1).
+fn places_of(cuts: &[usize], frame: &[u8]) -> Option<Vec<usize>> {
+    /// Bytes of a frame's header without a magic number, a length of the content and a dictionary.
+    const FRAME_HEADER_LEN: usize = 2;
+    /// The type of a block of equal bytes, of which there is one.
+    const EQUAL_BYTES: u32 = 1;
+    let mut place = FRAME_HEADER_LEN;
+    let mut content_place = 0;
+    let mut places = Vec::with_capacity(cuts.len());
+    for &cut in cuts {
+        while content_place < cut {
+            let [low, middle, high] = *frame.get(place..)?.first_chunk()?;
+            let header = u32::from_le_bytes([low, middle, high, 0]);
+            let len = match header >> 1 & 3 {
+                EQUAL_BYTES => 1,
+                _ => (header >> 3) as usize,
+            };
+            place += 3 + len;
+            content_place = cut.min(content_place + matches::BLOCK_LEN_MAX);
+        }
+        places.push(place);
+    }
+    Some(places)
 }
 
 fn failed(code: usize) -> EncodeError {
@@ -201,4 +247,70 @@ pub fn decompress(data: &[u8], raw_len: usize, out: &mut Vec<u8>) -> Result<(), 
         out.extend_from_slice(&block);
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OWN: Effort = Effort {
+        own_matches: true,
+        ..Effort::of(3)
+    };
+
+    /// Rows with a number, a text of few words and bytes of noise, some of them again.
+    fn rows(count: u32) -> Vec<u8> {
+        let row = |number: u32| {
+            let noise = (number % 61).wrapping_mul(2_654_435_761).to_le_bytes();
+            let text = ["open", "closed", "waiting for parts"][number as usize % 3];
+            [&number.to_le_bytes()[..], text.as_bytes(), &noise, &[0; 9]].concat()
+        };
+        (0..count).flat_map(row).collect()
+    }
+
+    fn round_trip(content: &[u8], cuts: &[usize], effort: Effort) -> Packed {
+        let packed = compress(content, cuts, effort).unwrap();
+        let mut out = Vec::new();
+        decompress(&packed.bytes, content.len(), &mut out).unwrap();
+        assert!(out == content);
+        packed
+    }
+
+    #[test]
+    fn blocks_end_at_cuts_whoever_finds_the_matches() {
+        let content = rows(20_000);
+        let cuts = [0, 1, 70_000, 70_000, content.len() - 3, content.len()];
+        for effort in [OWN, Effort::of(3)] {
+            let places = round_trip(&content, &cuts, effort).cut_places;
+            assert!(places.is_sorted() && places[2] == places[3]);
+            // What follows a cut has no part in the blocks before it.
+            let cut_off = round_trip(&content[..cuts[2]], &cuts[..3], effort);
+            let until = places[2] - 3;
+            assert_eq!(cut_off.cut_places, places[..3]);
+            assert!(cut_off.bytes.len() >= until);
+        }
+    }
+
+    #[test]
+    fn matches_by_what_they_save_pack_no_worse() {
+        let content = rows(20_000);
+        let own = round_trip(&content, &[], OWN).bytes.len();
+        let other = round_trip(&content, &[], Effort::of(3)).bytes.len();
+        assert!(own <= other, "{own} {other}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_content_comes_back(
+            parts in prop::collection::vec((any::<[u8; 3]>(), 1_usize..700), 0..30),
+            cut in 0_usize..9000,
+        ) {
+            let parts = parts.into_iter().map(|(bytes, count)| bytes.repeat(count));
+            let content = parts.collect::<Vec<_>>().concat();
+            round_trip(&content, &[cut.min(content.len())], OWN);
+        }
+    }
 }
