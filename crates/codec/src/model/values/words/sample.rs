@@ -34,18 +34,6 @@ impl TextForms {
     /// Looks at the first texts. A run of digits whose length first occurs later is coded as a
     /// word.
     pub fn of<'a>(texts: impl Iterator<Item = &'a [u8]>) -> TextForms {
-        TextForms::of_wanted(texts, |_| true)
-    }
-
-    /// The same without tokens that are not packed: those take as much in words as elsewhere, and say nothing for words.
-    pub fn of_packed<'a>(texts: impl Iterator<Item = &'a [u8]>) -> TextForms {
-        TextForms::of_wanted(texts, |form| !form.is_plain())
-    }
-
-    fn of_wanted<'a>(
-        texts: impl Iterator<Item = &'a [u8]>,
-        is_form_wanted: fn(Form) -> bool,
-    ) -> TextForms {
         let mut counted = Counted::default();
         let (mut seen, mut digits) = (0, 0);
         for text in texts {
@@ -58,8 +46,7 @@ impl TextForms {
         let mut tokens = Vec::new();
         counted.forms.sort_by_key(|own| usize::MAX - own.len());
         for own in counted.forms {
-            let is_wanted = is_form_wanted(own.form)
-                && own.count >= TOKENS_MIN
+            let is_wanted = own.count >= TOKENS_MIN
                 && own.different.len() * DIFFERENT_PART >= own.count
                 && own.len() * PART_MIN >= seen;
             match own.form() {
