@@ -403,6 +403,13 @@ pub enum ArchiveError {
         expected: Lsn,
     },
 
+    /// The server that asks for a segment has a file of it that goes on after what is archived.
+    #[error("the archive has only the beginning of {}, which goes on", path.display())]
+    OwnCopyHasMore {
+        /// The server's file.
+        path: PathBuf,
+    },
+
     /// The target lies after everything that is archived.
     #[error("the target, {target}, is not in the archived WAL, which ends at {end}")]
     BeyondArchive {

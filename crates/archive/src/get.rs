@@ -11,6 +11,7 @@
 pub mod ahead;
 pub(crate) mod clock_guard;
 pub mod early_end;
+pub mod own_copy;
 pub(crate) mod tablespace_guard;
 
 use std::io::{self, Write};
@@ -31,6 +32,7 @@ use crate::coding::Beginning;
 use crate::error::ArchiveError;
 use crate::files::durable;
 use crate::get::clock_guard::ClockGuard;
+use crate::get::own_copy::OwnCopy;
 use crate::get::tablespace_guard::TablespaceGuard;
 use crate::packs::{Before, Undecoded, is_damage};
 use crate::wal::content;
@@ -234,11 +236,18 @@ async fn deliver_off_the_runtime(
         };
         deliver(&file_name, stored, cluster, &destination, guards)
     };
-    Ok(Got::Found {
-        original_bytes: coding::off_the_runtime(delivered).await?,
-        stored_bytes,
-        following,
-    })
+    match coding::off_the_runtime(delivered).await {
+        Ok(original_bytes) => Ok(Got::Found {
+            original_bytes,
+            stored_bytes,
+            following,
+        }),
+        Err(error @ ArchiveError::OwnCopyHasMore { .. }) => {
+            tracing::warn!("{error}; the server replays its own");
+            Ok(Got::NotFound)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// A history that is not there is the end of PostgreSQL's search for timelines, and the number of
@@ -268,10 +277,15 @@ fn deliver(
     destination: &Path,
     guards: Guards<'_>,
 ) -> Result<u64, ArchiveError> {
+    let own = match name {
+        WalFileName::Segment(segment) => OwnCopy::beside(destination, *segment)?,
+        _ => None,
+    };
     durable::deliver_with(destination, |file| {
         let mut output = Delivery {
             file,
             beginning: Beginning::default(),
+            whole: own.as_ref().map(|_| Vec::new()),
             guards,
         };
         let decoded = stored.deliver_to(&name.to_string(), &mut output);
@@ -283,6 +297,9 @@ fn deliver(
         content::check_beginning(name, &page, len, cluster)
             .map_err(|error| ArchiveError::invalid_object(&name.to_string(), error, cluster))?;
         output.guards.finish()?;
+        if let (Some(own), Some(whole)) = (&own, &output.whole) {
+            own.refuse_beginning(whole)?;
+        }
         Ok(len as u64)
     })
 }
@@ -337,6 +354,8 @@ impl<'a> Guards<'a> {
 struct Delivery<'a, W> {
     file: W,
     beginning: Beginning,
+    /// All of it, if the server has a copy of its own to be compared with.
+    whole: Option<Vec<u8>>,
     guards: Guards<'a>,
 }
 
@@ -350,6 +369,9 @@ impl<W: Write> Write for Delivery<'_, W> {
             self.guards.begin(&self.beginning.page);
         }
         self.guards.feed(&bytes[written.min(missing)..]);
+        if let Some(whole) = &mut self.whole {
+            whole.extend_from_slice(bytes);
+        }
         Ok(written)
     }
 

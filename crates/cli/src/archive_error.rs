@@ -358,6 +358,10 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                  log names.",
             ),
         ),
+        ArchiveError::OwnCopyHasMore { .. } => (
+            Kind::NotInArchive,
+            Some("Archive the file that goes on, if what it has is to be in restores."),
+        ),
         ArchiveError::BeyondArchive { .. } => (
             Kind::TargetNotArchived,
             Some(

@@ -46,7 +46,7 @@ pub(crate) fn is_unused(path: &Path, segment: SegmentName, begins_timeline: bool
 }
 
 /// Whether no page was written under this name, and the first one is not damaged.
-pub(super) fn is_empty(path: &Path, segment: SegmentName, begins_timeline: bool) -> Option<bool> {
+pub(crate) fn is_empty(path: &Path, segment: SegmentName, begins_timeline: bool) -> Option<bool> {
     let (len, start) = extent(path, segment)?;
     let file = File::open(path).ok()?;
     let mut first = [0; PAGE_SIZE];

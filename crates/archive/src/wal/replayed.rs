@@ -116,6 +116,15 @@ pub(crate) fn end_before(segment: &[u8], at: usize, left_at: Option<usize>) -> O
     is_last.then_some(end)
 }
 
+/// Whether nothing behind the last record says that it is of this segment.
+pub(crate) fn ends_with_its_records(segment: &[u8]) -> bool {
+    let found = end_of(segment, |part| part.is_whole || part.end == segment.len());
+    found.is_some_and(|(end, read_until)| {
+        let at = end.offset.max(read_until);
+        !has_pages_from(segment, at) && (at >= segment.len() || !has_records_around(segment, at))
+    })
+}
+
 /// The end of what counts, and where that ends which is read with it: a record that was begun may go on for some pages.
 fn end_of(segment: &[u8], counts: impl Fn(&Replayed) -> bool) -> Option<(ReplayedEnd, usize)> {
     let header = SegmentHeader::read(segment).ok()?;

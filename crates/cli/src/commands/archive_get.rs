@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use walzip_archive::get::early_end;
 use walzip_archive::get::{FoundWal, Got};
+use walzip_archive::get::{early_end, own_copy};
 use walzip_archive::restore::RecoveryTarget;
 use walzip_archive::{ArchiveError, ExpectedEnd};
 use walzip_pgformat::Lsn;
@@ -41,6 +41,9 @@ use crate::{running_as_root, runtime};
 /// and it does not open the database. A recovery to a time (--target-time) ends at the first transaction that ended
 /// later: a segment before the expected end is not given out if it has one, since a clock was ahead there, and what
 /// follows would be left out.
+///
+/// Where the server's own file of a segment goes on after what the archive has of it, the exit code is 1, with a warning: PostgreSQL
+/// replays its own file then, which it would have replaced.
 ///
 /// With --archive-async, a worker in the background fetches the segments that will be asked for next.
 /// What it has not fetched is fetched by the call, as always.
@@ -192,7 +195,9 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
         }
         call => call,
     };
+    let may_be_ahead = !has_own_copy(&asked);
     if let Some(call) = &call
+        && may_be_ahead
         && let Some(original_bytes) = call.take()
     {
         tracing::info!("got {}: {original_bytes} bytes, fetched ahead", asked.name);
@@ -223,6 +228,14 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
             tracing::info!("{} is not in the archive", asked.name);
             Err(CommandError::silent(Kind::NotInArchive))
         }
+    }
+}
+
+/// Whether the server has a file of its own that the archive's has to be compared with.
+fn has_own_copy(asked: &Asked) -> bool {
+    match asked.name.parse() {
+        Ok(WalFileName::Segment(segment)) => own_copy::is_beside(&asked.destination, segment),
+        _ => false,
     }
 }
 

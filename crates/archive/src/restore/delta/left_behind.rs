@@ -12,7 +12,7 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::ClusterIdentity;
 
-use super::local_segment::{LocalSegment, has_changes};
+use super::local_segment::{LocalSegment, Opened, has_changes};
 use super::wal_files::WalFile;
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::timelines::Timelines;
@@ -123,8 +123,8 @@ impl<'f> OwnWal<'f> {
         }
         let (path, cluster) = (file.path.clone(), self.cluster);
         off_the_runtime(move || match LocalSegment::open(&path, name, cluster)? {
-            Some(segment) => segment.has_record_to(at),
-            None => Ok(false),
+            Opened::Segment(segment) => segment.has_record_to(at),
+            Opened::Unwritten | Opened::Other => Ok(false),
         })
         .await
     }

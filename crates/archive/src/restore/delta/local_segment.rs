@@ -16,6 +16,7 @@ use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::files::regular_file;
 use crate::packs::{Before, Undecoded};
+use crate::push::unfinished_segment::is_empty;
 use crate::wal::content;
 use crate::wal::replayed::{self, Replayed};
 
@@ -27,29 +28,38 @@ pub(super) struct LocalSegment {
     header: SegmentHeader,
 }
 
+/// What a file in `pg_wal` is that has a segment's name.
+pub(super) enum Opened {
+    /// The server has not begun to write it: it is new, or recycled.
+    Unwritten,
+    Segment(LocalSegment),
+    /// It is cut off, damaged, too long or another server's. A server may replay WAL in it.
+    Other,
+}
+
 impl LocalSegment {
-    /// Nothing for a file that the server has not begun to write: it is new, or recycled.
     pub(super) fn open(
         path: &Path,
         name: SegmentName,
         cluster: ClusterIdentity,
-    ) -> Result<Option<LocalSegment>, ArchiveError> {
+    ) -> Result<Opened, ArchiveError> {
         let failed = |error| ArchiveError::file("read", path, error);
         let (file, metadata) = regular_file::open(path).map_err(failed)?;
         let len = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
         let mut beginning = vec![0; len.min(PAGE_SIZE)];
         file.read_exact_at(&mut beginning, 0).map_err(failed)?;
-        let name = WalFileName::Segment(name);
-        if content::check_beginning(&name, &beginning, len, cluster).is_err() {
-            return Ok(None);
-        }
-        let header = SegmentHeader::read(&beginning);
-        Ok(header.ok().map(|header| LocalSegment {
-            path: path.to_owned(),
-            file,
-            len,
-            header,
-        }))
+        let file_name = WalFileName::Segment(name);
+        let is_begun = content::check_beginning(&file_name, &beginning, len, cluster).is_ok();
+        Ok(match SegmentHeader::read(&beginning) {
+            Ok(header) if is_begun => Opened::Segment(LocalSegment {
+                path: path.to_owned(),
+                file,
+                len,
+                header,
+            }),
+            _ if len == 0 || is_empty(path, name, true) == Some(true) => Opened::Unwritten,
+            _ => Opened::Other,
+        })
     }
 
     pub(super) fn size_bytes(&self) -> u32 {
@@ -73,6 +83,15 @@ impl LocalSegment {
     /// server was shut down has no more.
     fn has_changes(&self, from: Lsn) -> Result<bool, ArchiveError> {
         self.has_any(|part| part.is_change && self.position(part.end) > from)
+    }
+
+    /// Whether nothing behind what a server would replay says that it is of this segment. A server replays nothing behind
+    /// damage, and the WAL there may be found all the same.
+    fn ends_with_its_records(&self) -> Result<bool, ArchiveError> {
+        let mut own = vec![0; self.len];
+        self.read_at(0, &mut own)
+            .map_err(|error| self.failed(error))?;
+        Ok(replayed::ends_with_its_records(&own))
     }
 
     /// Whether a record ends at a position.
@@ -131,6 +150,14 @@ pub(super) async fn has_changes(
 ) -> Result<bool, ArchiveError> {
     let segment = Arc::clone(segment);
     off_the_runtime(move || segment.has_changes(from)).await
+}
+
+/// [`LocalSegment::ends_with_its_records`], off the runtime.
+pub(super) async fn ends_with_its_records(
+    segment: &Arc<LocalSegment>,
+) -> Result<bool, ArchiveError> {
+    let segment = Arc::clone(segment);
+    off_the_runtime(move || segment.ends_with_its_records()).await
 }
 
 /// Up to where the archive has what a segment has, or what was set aside under a label.
@@ -220,8 +247,10 @@ mod tests {
         let path = directory.join(NAME);
         fs::write(&path, content).expect("written");
         let name = NAME.parse().expect("a name");
-        let local = LocalSegment::open(&path, name, CLUSTER).expect("readable");
-        local.expect("one that was begun")
+        match LocalSegment::open(&path, name, CLUSTER).expect("readable") {
+            Opened::Segment(local) => local,
+            _ => panic!("one that was begun"),
+        }
     }
 
     /// What a restore would lose of a local segment where another one is stored.

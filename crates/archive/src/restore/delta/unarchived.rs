@@ -10,7 +10,7 @@ use walzip_pgformat::{Lsn, PAGE_SIZE, TimelineId};
 use walzip_repo::{AsideLabel, Repository, WalEntry};
 
 use super::left_behind::{OwnWal, forks_of};
-use super::local_segment::{LocalSegment, has_changes, same_until};
+use super::local_segment::{LocalSegment, Opened, ends_with_its_records, has_changes, same_until};
 use super::wal_files::{WalFile, files_of};
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::comparing::{compare_with, has_copy};
@@ -56,14 +56,14 @@ pub(super) async fn find(
                 true => lost_if(!is_same(repository, &name, &file.path).await?),
                 false => Worth::Lost,
             },
-            WalFileName::Segment(name) => {
+            WalFileName::Segment(name) | WalFileName::Partial(name) => {
                 stored
                     .worth(file, name, &histories.others, &mut own)
                     .await?
             }
             WalFileName::History(timeline) => lost_if(histories.lost.contains(&timeline)),
-            // A copy of it begins the next timeline; and where a backup began says nothing of data.
-            WalFileName::Partial(_) | WalFileName::BackupHistory { .. } => Worth::Nothing,
+            // Where a backup began says nothing of data.
+            WalFileName::BackupHistory { .. } => Worth::Nothing,
         };
         match worth {
             Worth::Nothing => {}
@@ -184,30 +184,38 @@ impl<'r> Stored<'r> {
         others: &BTreeSet<TimelineId>,
         own: &mut OwnWal<'_>,
     ) -> Result<Worth, ArchiveError> {
-        let text = name.to_string();
-        let is_archived = self.archived.contains(&text);
+        // What a partial segment has may be archived as the whole one, too.
+        let texts = BTreeSet::from([file.name.to_string(), name.to_string()]);
         let (path, cluster) = (file.path.clone(), self.repository.cluster());
         let opened = off_the_runtime(move || LocalSegment::open(&path, name, cluster)).await?;
-        let Some(segment) = opened.map(Arc::new) else {
-            return Ok(Worth::Nothing);
+        let segment = match opened {
+            Opened::Segment(segment) => Arc::new(segment),
+            Opened::Unwritten => return Ok(Worth::Nothing),
+            Opened::Other => return Ok(Worth::Lost),
         };
-        if !has_changes(&segment, Lsn::default()).await? {
+        let ends_there = ends_with_its_records(&segment).await?;
+        if ends_there && !has_changes(&segment, Lsn::default()).await? {
             return Ok(Worth::Nothing);
         }
-        let mut from = self.stored_until(&segment, &text).await?;
+        let mut from = segment.start();
+        for text in &texts {
+            from = from.max(self.stored_until(&segment, text).await?);
+        }
         let wal = ArchivedWal::of(&self.listing, segment.size_bytes());
         if has_changes(&segment, from).await? {
             from = from.max(self.copied_until(&wal, &segment, name).await?);
         }
-        if !has_changes(&segment, from).await? {
+        let is_known = ends_there || from >= segment.end();
+        if is_known && !has_changes(&segment, from).await? {
             return Ok(Worth::Nothing);
         }
-        if is_archived {
+        if texts.iter().any(|text| self.archived.contains(text)) {
             return Ok(Worth::Lost);
         }
         // Positions on a timeline of another server say nothing of what may have expired of this one's.
         let is_others = others.contains(&name.timeline);
-        let may_have_expired = !is_others
+        let may_have_expired = is_known
+            && !is_others
             && self
                 .may_have_expired(&wal, (file, name, &segment), own)
                 .await?;
@@ -335,6 +343,7 @@ async fn is_same(repository: &Repository, name: &str, path: &Path) -> Result<boo
 
 #[cfg(test)]
 mod tests {
+    use walzip_pgformat::wal::PageHeader;
     use walzip_repo::testing::memory_store;
 
     use super::*;
@@ -546,6 +555,69 @@ mod tests {
         assert_eq!(place.lost().await, NOTHING);
         place.has_segment(FORK, &common_and(&[80]), ready);
         assert_eq!(place.lost().await, [FORK]);
+    }
+
+    /// A server starts from a file that was cut off, and replays all that it has.
+    #[tokio::test]
+    async fn what_is_no_segment_as_it_should_be_may_have_wal() {
+        let place = Place::left(FORK_HISTORY).await;
+        let whole = segment(FORK, &common_and(&[60]));
+        let short = &whole[..whole.len() - 3 * PAGE_SIZE];
+        let long = [&whole[..], &[0; PAGE_SIZE]].concat();
+        let mut no_first_page = whole.clone();
+        no_first_page[..PAGE_SIZE].fill(0);
+        let second = PageHeader {
+            magic: 0xD110,
+            flags: 0,
+            timeline: 1,
+            address: (FORK << 20) + PAGE_SIZE as u64,
+            remaining_len: 0,
+        };
+        no_first_page[PAGE_SIZE..][..PageHeader::SHORT_LEN].copy_from_slice(&second.to_bytes());
+        let mut damaged = whole.clone();
+        damaged[70] ^= 1;
+        for own in [short, &long, &no_first_page, &damaged] {
+            place.has(&name(1, FORK), own, None);
+            assert_eq!(place.lost().await, [FORK]);
+        }
+        place.has(&name(1, FORK), &[], None);
+        assert_eq!(place.lost().await, NOTHING);
+    }
+
+    /// The archive has its beginning. What follows is damaged, and a server replays nothing of it.
+    #[tokio::test]
+    async fn what_follows_damage_behind_what_is_archived_is_lost() {
+        let place = Place::left("1\t0/1000000\tx\n").await;
+        let archived = segment(FORK, &common_and(&[]));
+        place.archive(&name(1, FORK), &archived).await;
+        let mut own = segment(FORK, &common_and(&[80, 90]));
+        for mark in [None, DONE] {
+            place.has(&name(1, FORK), &own, mark);
+            assert_eq!(place.lost().await, [FORK]);
+        }
+        own[0xD0 + 40] ^= 1;
+        place.has(&name(1, FORK), &own, None);
+        assert_eq!(place.lost().await, [FORK]);
+    }
+
+    /// Nobody has it but this file, or the archive has it under this name or as the whole segment.
+    #[tokio::test]
+    async fn a_partial_segment_is_compared() {
+        let place = Place::left("1\t0/1000000\tx\n").await;
+        let partial = format!("{}.partial", name(1, FORK));
+        let long = segment(FORK, &common_and(&[80]));
+        let has_lost = async |own: &[u8]| {
+            place.has(&partial, own, None);
+            let found = find(&place.repository, place.directory.path()).await;
+            !found.expect("compared").is_empty()
+        };
+        assert!(has_lost(&long).await);
+        let short = segment(FORK, &common_and(&[]));
+        place.archive(&name(1, FORK), &short).await;
+        assert!(!has_lost(&short).await);
+        assert!(has_lost(&long).await);
+        place.archive(&partial, &long).await;
+        assert!(!has_lost(&long).await);
     }
 
     /// What a standby was sent is in a file that had other WAL.
