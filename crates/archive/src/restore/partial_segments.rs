@@ -28,7 +28,7 @@ pub struct LeftOutPartial {
     pub last: Option<Timestamp>,
 }
 
-/// The partial segments of a timeline and of those that it comes from, of which whole ones are not archived.
+/// The partial segments of a timeline and of those that it comes from.
 #[derive(Debug)]
 pub(super) struct Partials(Vec<SegmentName>);
 
@@ -64,8 +64,13 @@ impl Partials {
                 continue;
             };
             // What is no segment of this size is in nobody's way.
-            let is_missing = wal.missing(&[segment]);
-            if !is_missing.is_ok_and(|missing| !missing.is_empty()) {
+            let Ok(missing) = wal.missing(&[segment]) else {
+                continue;
+            };
+            // With the whole one there is nothing to lack, but for the last one: a server that was sent less may have
+            // archived that.
+            let last = wal.name(goal, wal.number_at(last_record));
+            if missing.is_empty() && !last.is_ok_and(|last| last == segment) {
                 continue;
             }
             reads += 1;
