@@ -11,7 +11,6 @@
 pub mod ahead;
 pub(crate) mod clock_guard;
 pub mod early_end;
-pub mod own_copy;
 pub(crate) mod tablespace_guard;
 
 use std::io::{self, Write};
@@ -32,11 +31,11 @@ use crate::coding::Beginning;
 use crate::error::ArchiveError;
 use crate::files::durable;
 use crate::get::clock_guard::ClockGuard;
-use crate::get::own_copy::OwnCopy;
 use crate::get::tablespace_guard::TablespaceGuard;
 use crate::packs::{Before, Undecoded, is_damage};
 use crate::wal::content;
 use crate::wal::expected_end::ExpectedEnd;
+use crate::wal::own_copy::OwnCopy;
 
 /// How to get.
 #[derive(Clone, Debug, Default)]
@@ -297,10 +296,13 @@ fn deliver(
         content::check_beginning(name, &page, len, cluster)
             .map_err(|error| ArchiveError::invalid_object(&name.to_string(), error, cluster))?;
         output.guards.finish()?;
-        if let (Some(own), Some(whole)) = (&own, &output.whole) {
-            own.refuse_beginning(whole)?;
+        match (&own, &output.whole) {
+            (Some(own), Some(whole)) if own.goes_on_after(whole) => {
+                let path = own.path().to_owned();
+                Err(ArchiveError::OwnCopyHasMore { path })
+            }
+            _ => Ok(len as u64),
         }
-        Ok(len as u64)
     })
 }
 
@@ -377,5 +379,64 @@ impl<W: Write> Write for Delivery<'_, W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use walzip_repo::testing::memory_store;
+
+    use super::*;
+    use crate::wal::testing::{CLUSTER, Record, segment};
+
+    const NAME: &str = "000000010000000000000003";
+
+    fn rows(lengths: &[usize], fill: u8) -> Vec<u8> {
+        let rows: Vec<Record> = lengths.iter().map(|&len| Record::row(len, fill)).collect();
+        segment(3, &rows)
+    }
+
+    /// Whether a server that has this file gets the archived one.
+    async fn gets(archived: &[u8], own: &[u8]) -> bool {
+        let repository = Repository::init(memory_store(), CLUSTER).await;
+        let (repository, _) = repository.expect("a repository");
+        let object = walzip_codec::encode(archived, walzip_codec::Level::default());
+        let put = repository
+            .put_wal(NAME, object.expect("encoded").into())
+            .await;
+        put.expect("archived");
+        let pg_wal = tempfile::tempdir().expect("a directory");
+        std::fs::write(pg_wal.path().join(NAME), own).expect("written");
+        let destination = pg_wal.path().join("RECOVERYXLOG");
+        let got = get(&repository, NAME, &destination, &GetOptions::default()).await;
+        let is_found = matches!(got.expect("an answer"), Got::Found { .. });
+        assert_eq!(destination.exists(), is_found);
+        // What remains is the server's own file, and nothing half written.
+        assert_eq!(std::fs::read(pg_wal.path().join(NAME)).expect("there"), own);
+        let files = std::fs::read_dir(pg_wal.path()).expect("readable").count();
+        assert_eq!(files, 1 + usize::from(is_found));
+        is_found
+    }
+
+    #[tokio::test]
+    async fn a_server_keeps_what_the_archive_has_the_beginning_of() {
+        let (short, long) = (rows(&[100, 60], 1), rows(&[100, 60, 80], 1));
+        assert!(!gets(&short, &long).await);
+        assert!(gets(&long, &short).await);
+        assert!(gets(&long, &long).await);
+        // Each has its own.
+        assert!(gets(&rows(&[100, 90], 2), &long).await);
+    }
+
+    #[tokio::test]
+    async fn remains_are_not_kept() {
+        let (short, long) = (rows(&[100, 60], 1), rows(&[100, 60, 80], 1));
+        let remains = segment(1, &[60, 60, 40, 60].map(|len| Record::row(len, 3)));
+        let end = 40 + 104 + 64;
+        let own = [&short[..end], &remains[end..]].concat();
+        assert!(gets(&short, &own).await);
+        // Those of the archive's copy do not count either.
+        assert!(!gets(&own, &long).await);
+        assert!(gets(&short, &segment(1, &[Record::row(100, 1)])).await);
     }
 }

@@ -26,6 +26,7 @@ use crate::cluster::replay_start;
 use crate::error::ArchiveError;
 use crate::files::durable;
 use crate::files::regular_file;
+use crate::wal::own_copy;
 
 const POSITION: &str = "position";
 const AHEAD: &str = "ahead";
@@ -353,6 +354,12 @@ impl Prefetched {
         let delivered = self.checked().and_then(|len| match len {
             Some(len) => {
                 let name = self.path.file_name().and_then(|name| name.to_str());
+                // The call finds that out for itself, and says it.
+                if let Some(Ok(WalFileName::Segment(segment))) = name.map(str::parse)
+                    && own_copy::goes_on_after(&self.path, (destination, segment))?
+                {
+                    return Ok(None);
+                }
                 if let (Some(given), Some(name)) = (&self.given, name) {
                     remember(given, &self.path, name);
                 }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use walzip_archive::get::early_end;
 use walzip_archive::get::{FoundWal, Got};
-use walzip_archive::get::{early_end, own_copy};
 use walzip_archive::restore::RecoveryTarget;
 use walzip_archive::{ArchiveError, ExpectedEnd};
 use walzip_pgformat::Lsn;
@@ -195,9 +195,7 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
         }
         call => call,
     };
-    let may_be_ahead = !has_own_copy(&asked);
     if let Some(call) = &call
-        && may_be_ahead
         && let Some(original_bytes) = call.take()
     {
         tracing::info!("got {}: {original_bytes} bytes, fetched ahead", asked.name);
@@ -228,14 +226,6 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
             tracing::info!("{} is not in the archive", asked.name);
             Err(CommandError::silent(Kind::NotInArchive))
         }
-    }
-}
-
-/// Whether the server has a file of its own that the archive's has to be compared with.
-fn has_own_copy(asked: &Asked) -> bool {
-    match asked.name.parse() {
-        Ok(WalFileName::Segment(segment)) => own_copy::is_beside(&asked.destination, segment),
-        _ => false,
     }
 }
 
