@@ -11,7 +11,7 @@ use walzip_repo::{AsideLabel, Repository, WalEntry};
 
 use super::left_behind::{OwnWal, forks_of};
 use super::local_segment::{LocalSegment, Opened, ends_with_its_records, has_changes, same_until};
-use super::wal_files::{WalFile, files_of};
+use super::wal_files::{WalFile, files_of, strays_in};
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::comparing::{compare_with, has_copy};
 use crate::archived::own_history;
@@ -40,13 +40,17 @@ pub(super) async fn find(
     repository: &Repository,
     data: &Path,
 ) -> Result<Vec<PathBuf>, ArchiveError> {
-    let directory = data.join("pg_wal");
-    let files = off_the_runtime(move || files_of(&directory)).await?;
+    let (directory, cluster) = (data.to_owned(), repository.cluster());
+    let (files, strays) = off_the_runtime(move || {
+        let files = files_of(&directory.join("pg_wal"))?;
+        Ok::<_, ArchiveError>((files, strays_in(&directory, cluster)?))
+    })
+    .await?;
     let stored = Stored::read(repository).await?;
     let histories = stored.histories(&files).await?;
     let mut own = OwnWal::new(&files, &histories.same, repository.cluster());
     let (mut found, mut in_holes) = (Vec::new(), Vec::new());
-    for file in &files {
+    for file in files.iter().chain(&strays) {
         let name = file.name.to_string();
         let worth = match file.name {
             WalFileName::Segment(name) if is_left_unwritten(file, name, repository).await => {
@@ -618,6 +622,29 @@ mod tests {
         assert!(has_lost(&long).await);
         place.archive(&partial, &long).await;
         assert!(!has_lost(&long).await);
+    }
+
+    /// Somebody has put it aside in the data directory, all of which a restore cleans.
+    #[tokio::test]
+    async fn a_segment_in_another_place_is_compared() {
+        let place = Place::left(FORK_HISTORY).await;
+        let data = place.directory.path();
+        fs::create_dir_all(data.join("pg_wal.old/save")).expect("made");
+        let own = segment(FORK, &common_and(&[80]));
+        for path in ["pg_wal.old/save/", "pg_wal/", ""] {
+            let path = data.join(format!("{path}{}.bak", name(1, FORK)));
+            fs::write(&path, &own).expect("written");
+            let found = find(&place.repository, data).await.expect("compared");
+            assert_eq!(found, [path.clone()]);
+            // Another cluster's is nobody's loss here.
+            let mut foreign = own.clone();
+            foreign[24] ^= 1;
+            fs::write(&path, foreign).expect("written");
+            assert!(place.lost().await.is_empty());
+        }
+        place.archive(&name(1, FORK), &own).await;
+        fs::write(data.join(name(1, FORK)), &own).expect("written");
+        assert!(place.lost().await.is_empty());
     }
 
     /// What a standby was sent is in a file that had other WAL.

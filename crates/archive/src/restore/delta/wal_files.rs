@@ -2,12 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_pgformat::PAGE_SIZE;
+use walzip_pgformat::wal::SegmentHeader;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_repo::ClusterIdentity;
 
 use crate::error::ArchiveError;
+use crate::wal::content;
+
+/// Characters of a segment's name.
+const SEGMENT_NAME_LEN: usize = 24;
 
 /// A WAL file in `pg_wal`, and what the server noted of its archiving.
 #[derive(Clone, Debug)]
@@ -37,6 +44,59 @@ pub(super) fn files_of(directory: &Path) -> Result<Vec<WalFile>, ArchiveError> {
         })
     });
     Ok(named.collect())
+}
+
+/// Where no WAL of a data directory is: relations, and places outside of it.
+const WITHOUT_WAL: [&str; 4] = ["base", "global", "pg_tblspc", "archive_status"];
+
+/// Segments of a cluster in other places of its data directory, or under longer names: somebody has put them aside, as
+/// `pg_wal.old` or `NAME.bak`.
+pub(super) fn strays_in(
+    data: &Path,
+    cluster: ClusterIdentity,
+) -> Result<Vec<WalFile>, ArchiveError> {
+    let mut strays = Vec::new();
+    // This may be a link.
+    let pg_wal = data.join("pg_wal");
+    let mut directories = vec![data.to_owned(), pg_wal.clone()];
+    while let Some(directory) = directories.pop() {
+        for name in names_in(&directory)? {
+            let path = directory.join(&name);
+            // A link's target is not removed.
+            let Ok(metadata) = fs::symlink_metadata(&path) else {
+                continue;
+            };
+            if metadata.is_dir() {
+                if path != pg_wal && !WITHOUT_WAL.contains(&name.as_str()) {
+                    directories.push(path);
+                }
+                continue;
+            }
+            let is_known = directory == pg_wal && name.parse::<WalFileName>().is_ok();
+            let segment = name.get(..SEGMENT_NAME_LEN).map(str::parse);
+            if let (true, false, Some(Ok(segment))) = (metadata.is_file(), is_known, segment)
+                && is_segment_of(&path, segment, cluster)
+            {
+                strays.push(WalFile {
+                    name: WalFileName::Segment(segment),
+                    path,
+                    is_ready: false,
+                    is_done: false,
+                });
+            }
+        }
+    }
+    Ok(strays)
+}
+
+/// Whether the first page of a file is that of a segment of a cluster.
+fn is_segment_of(path: &Path, segment: SegmentName, cluster: ClusterIdentity) -> bool {
+    let mut page = vec![0; PAGE_SIZE];
+    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut page));
+    let header = SegmentHeader::read(&page);
+    read.is_ok()
+        && content::cluster_of_segment(&page) == Some(cluster)
+        && header.is_ok_and(|header| segment.start(header.segment_size) == Ok(header.start))
 }
 
 fn names_in(directory: &Path) -> Result<BTreeSet<String>, ArchiveError> {
