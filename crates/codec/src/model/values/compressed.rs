@@ -425,7 +425,10 @@ mod tests {
             Some(last.wrapping_mul(1_664_525).wrapping_add(1_013_904_223))
         });
         let mut value = text(1, 700);
-        while compressed(Method::Lz4, &value).len() % PIECE_LEN != 0 {
+        while !compressed(Method::Lz4, &value)
+            .len()
+            .is_multiple_of(PIECE_LEN)
+        {
             value.extend(noise.next().map(|number| (number >> 24) as u8));
         }
         let mut rows = rows_of(7, &compressed(Method::Lz4, &value));
