@@ -277,7 +277,12 @@ fn deliver(
     guards: Guards<'_>,
 ) -> Result<u64, ArchiveError> {
     let own = match name {
-        WalFileName::Segment(segment) => OwnCopy::beside(destination, *segment)?,
+        WalFileName::Segment(segment) => {
+            OwnCopy::beside(destination, *segment).map_err(|error| {
+                let path = destination.with_file_name(segment.to_string());
+                ArchiveError::file("read", &path, error)
+            })?
+        }
         _ => None,
     };
     durable::deliver_with(destination, |file| {

@@ -356,7 +356,8 @@ impl Prefetched {
                 let name = self.path.file_name().and_then(|name| name.to_str());
                 // The call finds that out for itself, and says it.
                 if let Some(Ok(WalFileName::Segment(segment))) = name.map(str::parse)
-                    && own_copy::goes_on_after(&self.path, (destination, segment))?
+                    && own_copy::goes_on_after(&self.path, (destination, segment))
+                        .map_err(|error| ArchiveError::file("compare", destination, error))?
                 {
                     return Ok(None);
                 }

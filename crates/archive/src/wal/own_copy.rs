@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::wal_file_name::SegmentName;
 
-use crate::error::ArchiveError;
 use crate::wal::replayed;
 
 /// The server's own file.
@@ -23,10 +22,7 @@ pub(crate) struct OwnCopy {
 
 impl OwnCopy {
     /// The file beside the destination that has a segment's name, if it was written as that segment.
-    pub(crate) fn beside(
-        destination: &Path,
-        segment: SegmentName,
-    ) -> Result<Option<OwnCopy>, ArchiveError> {
+    pub(crate) fn beside(destination: &Path, segment: SegmentName) -> io::Result<Option<OwnCopy>> {
         let path = destination.with_file_name(segment.to_string());
         if path == destination {
             return Ok(None);
@@ -34,7 +30,7 @@ impl OwnCopy {
         let content = match fs::read(&path) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(ArchiveError::file("read", &path, error)),
+            Err(error) => return Err(error),
         };
         let is_begun = SegmentHeader::read(&content)
             .is_ok_and(|header| segment.start(header.segment_size).ok() == Some(header.start));
@@ -44,6 +40,9 @@ impl OwnCopy {
     /// Whether the archived copy is the beginning of this one, which has records after it. Where each has its own, the
     /// archive's counts, as to PostgreSQL.
     pub(crate) fn goes_on_after(&self, archived: &[u8]) -> bool {
+        if self.content == archived {
+            return false;
+        }
         let mut pairs = self.content.iter().zip(archived);
         let Some(at) = pairs.position(|(own, archived)| own != archived) else {
             return false;
@@ -62,11 +61,10 @@ impl OwnCopy {
 pub(crate) fn goes_on_after(
     archived: &Path,
     (destination, segment): (&Path, SegmentName),
-) -> Result<bool, ArchiveError> {
+) -> io::Result<bool> {
     let Some(own) = OwnCopy::beside(destination, segment)? else {
         return Ok(false);
     };
-    let archived =
-        fs::read(archived).map_err(|error| ArchiveError::file("read", archived, error))?;
+    let archived = fs::read(archived)?;
     Ok(own.goes_on_after(&archived))
 }

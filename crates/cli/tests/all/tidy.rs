@@ -17,7 +17,7 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "crates/cli/src/system_user.rs",
     "crates/codec/src/compressors/lz4_block.rs",
     "crates/codec/src/compressors/zstd_1_5_7.rs",
-    "crates/codec/src/compressors/zstd_frame.rs",
+    "crates/codec/src/compressors/zstd_sequences.rs",
     "crates/pgformat/src/prefetch.rs",
     "crates/codec/tests/all/counting_allocator.rs",
     "crates/pgformat/src/wal/checksum.rs",
