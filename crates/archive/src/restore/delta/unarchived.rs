@@ -43,7 +43,7 @@ pub(super) async fn find(
     let (directory, cluster) = (data.to_owned(), repository.cluster());
     let (files, strays) = off_the_runtime(move || {
         let files = files_of(&directory.join("pg_wal"))?;
-        Ok::<_, ArchiveError>((files, strays_in(&directory, cluster)?))
+        Ok::<_, ArchiveError>((files, strays_in(&directory, cluster)))
     })
     .await?;
     let stored = Stored::read(repository).await?;

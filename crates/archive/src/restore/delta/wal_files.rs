@@ -51,16 +51,17 @@ const WITHOUT_WAL: [&str; 4] = ["base", "global", "pg_tblspc", "archive_status"]
 
 /// Segments of a cluster in other places of its data directory, or under longer names: somebody has put them aside, as
 /// `pg_wal.old` or `NAME.bak`.
-pub(super) fn strays_in(
-    data: &Path,
-    cluster: ClusterIdentity,
-) -> Result<Vec<WalFile>, ArchiveError> {
+pub(super) fn strays_in(data: &Path, cluster: ClusterIdentity) -> Vec<WalFile> {
     let mut strays = Vec::new();
     // This may be a link.
     let pg_wal = data.join("pg_wal");
     let mut directories = vec![data.to_owned(), pg_wal.clone()];
     while let Some(directory) = directories.pop() {
-        for name in names_in(&directory)? {
+        // What cannot be read cannot be cleaned either, and the restore refuses it.
+        let Ok(names) = names_in(&directory) else {
+            continue;
+        };
+        for name in names {
             let path = directory.join(&name);
             // A link's target is not removed.
             let Ok(metadata) = fs::symlink_metadata(&path) else {
@@ -86,7 +87,7 @@ pub(super) fn strays_in(
             }
         }
     }
-    Ok(strays)
+    strays
 }
 
 /// Whether the first page of a file is that of a segment of a cluster.
