@@ -7,6 +7,7 @@ mod kills;
 pub mod moves;
 mod packs;
 mod pushes;
+mod same_records;
 pub mod wal;
 pub mod walzip;
 
