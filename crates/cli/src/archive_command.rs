@@ -293,8 +293,10 @@ fn way_out(
                  directory, or does this hide a failure: {setting}?"
             ),
             State::Silent | State::Unacknowledged => format!(
-                "The archiver says neither that it succeeded nor that it failed. See whether this \
-                 hangs, or wait longer with --archive-timeout: {setting}."
+                "The archiver has counted neither a success nor a failure. PostgreSQL counts none where the command \
+                 is not found or not executable (exit codes 126 and 127), or is killed: the server's log says so. \
+                 Name walzip by its full path then. Where nothing is in the log, see whether it hangs, or wait \
+                 longer with --archive-timeout: {setting}."
             ),
         },
     }

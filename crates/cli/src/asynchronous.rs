@@ -118,18 +118,14 @@ impl AsyncArgs {
 
     /// How many files are worked on at a time.
     pub fn process_max(&self, config: &Config) -> Result<usize, CommandError> {
-        match self.process_max.or(config.process_max) {
-            Some(count) if !(1..=PROCESS_MAX).contains(&count) => Err(CommandError::new(
-                Kind::Config,
-                format_args!(
-                    "the key \"process-max\" is {count}, and has to be from 1 to {PROCESS_MAX}"
-                ),
-            )),
-            Some(count) => Ok(count.into()),
-            None => Ok(thread::available_parallelism()
-                .map_or(1, usize::from)
-                .min(USUAL_PROCESSES)),
-        }
+        let count = self.process_max.or(config.process_max()?);
+        Ok(count.map_or_else(
+            || {
+                let processors = thread::available_parallelism().map_or(1, usize::from);
+                processors.min(USUAL_PROCESSES)
+            },
+            usize::from,
+        ))
     }
 }
 

@@ -31,6 +31,9 @@ pub const PATH_VARIABLE: &str = "WALZIP_CONFIG";
 /// The most files that a worker takes at a time.
 pub const PROCESS_MAX: u16 = 256;
 
+/// The most threads of a backup.
+pub const BACKUP_PROCESS_MAX: u16 = 999;
+
 /// What messages look like; the file does not say.
 pub const FORMAT_VARIABLE: &str = "WALZIP_LOG_FORMAT";
 
@@ -88,6 +91,10 @@ settings! {
     "process-max", process_max: u16,
     /// Where `receive` syncs WAL.
     "receive-directory", receive_directory: PathBuf,
+    /// How hard `backup` compresses, from 1 to 9.
+    "backup-level", backup_level: u8,
+    /// How many threads of `backup` encode.
+    "backup-process-max", backup_process_max: u16,
     /// Where `serve` answers Prometheus.
     "metrics-listen", metrics_listen: String,
     /// How often `serve` runs `expire`.
@@ -199,19 +206,18 @@ impl Config {
                 1 => "repo".to_owned(),
                 number => format!("repo{number}"),
             };
-            at_least_one("process-max", own.process_max.map(u64::from))?;
-            if let Some(count) = own.process_max.filter(|count| *count > PROCESS_MAX) {
-                let why = format!("it has to be from 1 to {PROCESS_MAX}");
-                return Err(wrong_value("process-max", count, &why));
-            }
+            own.process_max()?;
+            own.backup_process_max()?;
             at_least_one("port", own.port.map(u64::from))?;
             at_least_one(&format!("{repo}-timeout"), own.repo_timeout)?;
             at_least_one(
                 &format!("{repo}-retention-full"),
                 own.repo_retention_full.map(u64::from),
             )?;
-            if let Some(level) = own.level.filter(|level| !(1..=9).contains(level)) {
-                return Err(wrong_value("level", level, "it has to be from 1 to 9"));
+            for (key, level) in [("level", own.level), ("backup-level", own.backup_level)] {
+                if let Some(level) = level.filter(|level| !(1..=9).contains(level)) {
+                    return Err(wrong_value(key, level, "it has to be from 1 to 9"));
+                }
             }
             let window = format!("{repo}-retention-window");
             for (key, value) in [
@@ -242,6 +248,20 @@ impl Config {
         Ok(())
     }
 
+    /// How many files a worker takes at a time.
+    pub fn process_max(&self) -> Result<Option<u16>, CommandError> {
+        up_to(PROCESS_MAX, "process-max", self.process_max)
+    }
+
+    /// How many threads of `backup` encode.
+    pub fn backup_process_max(&self) -> Result<Option<u16>, CommandError> {
+        up_to(
+            BACKUP_PROCESS_MAX,
+            "backup-process-max",
+            self.backup_process_max,
+        )
+    }
+
     /// What it says of anything else than repositories.
     pub fn without_repositories(&self) -> Config {
         Config {
@@ -250,6 +270,8 @@ impl Config {
             spool_path: self.spool_path.clone(),
             process_max: self.process_max,
             receive_directory: self.receive_directory.clone(),
+            backup_level: self.backup_level,
+            backup_process_max: self.backup_process_max,
             metrics_listen: self.metrics_listen.clone(),
             expire_every: self.expire_every.clone(),
             pack_every: self.pack_every.clone(),
@@ -290,6 +312,8 @@ impl Config {
             spool_path: shared.spool_path,
             process_max: shared.process_max,
             receive_directory: shared.receive_directory,
+            backup_level: shared.backup_level,
+            backup_process_max: shared.backup_process_max,
             metrics_listen: shared.metrics_listen,
             expire_every: shared.expire_every,
             pack_every: shared.pack_every,
@@ -372,6 +396,16 @@ fn at_least_one(key: &str, value: Option<u64>) -> Result<(), CommandError> {
     }
 }
 
+fn up_to(max: u16, key: &str, count: Option<u16>) -> Result<Option<u16>, CommandError> {
+    match count.filter(|count| !(1..=max).contains(count)) {
+        Some(wrong) => {
+            let why = format!("it has to be from 1 to {max}");
+            Err(wrong_value(key, wrong, &why))
+        }
+        None => Ok(count),
+    }
+}
+
 fn wrong_value(key: &str, value: impl std::fmt::Display, why: &str) -> CommandError {
     let message = format!("the key \"{key}\" is {value}: {why}");
     CommandError::new(Kind::Config, message)
@@ -403,6 +437,14 @@ mod tests {
             ),
             ("process-max = 0", "\"process-max\" is 0"),
             ("process-max = 257", "\"process-max\" is 257"),
+            (
+                "backup-level = 0",
+                "\"backup-level\" is 0: it has to be from 1 to 9",
+            ),
+            (
+                "backup-process-max = 1000",
+                "\"backup-process-max\" is 1000: it has to be from 1 to 999",
+            ),
             ("port = 0", "\"port\" is 0"),
             (
                 "repo2-s3-uri-style = \"virtual\"",
@@ -434,6 +476,7 @@ mod tests {
                     repo-sftp-private-key-file = \"/k\"\nrepo-sftp-known-host = \"/h\"\n\
                     level = 5\narchive-async = true\nspool-path = \"/s\"\nprocess-max = 3\n\
                     receive-directory = \"/v\"\n\
+                    backup-level = 6\nbackup-process-max = 4\n\
                     metrics-listen = \"127.0.0.1:9187\"\nexpire-every = \"1d\"\n\
                     pack-every = \"3d\"\n\
                     verify-every = \"2d\"\npgdata = \"/d\"\nhost = \"h\"\nport = 5433\n\
@@ -445,6 +488,10 @@ mod tests {
         assert_eq!(
             (config.archive_async, config.process_max),
             (Some(true), Some(3))
+        );
+        assert_eq!(
+            (config.backup_level, config.backup_process_max),
+            (Some(6), Some(4))
         );
         assert_eq!(config.verify_every.as_deref(), Some("2d"));
         assert_eq!(config.pack_every.as_deref(), Some("3d"));

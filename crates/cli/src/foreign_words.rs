@@ -38,6 +38,7 @@ const COMMANDS: &[(&str, &str)] = &[
 
 /// Options of other programs. Of one name, the first is meant that speaks of options of the command.
 const OPTIONS: &[(&str, &str)] = &[
+    ("--backup", "--set names a backup to remove."),
     (
         "--backup-standby",
         "-h names the server whose files are copied: that of a standby, where they are to come from there.",

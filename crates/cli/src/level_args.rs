@@ -1,4 +1,4 @@
-//! The level flags: `-1` to `-9`, as every compressor has them, and `--level`.
+//! The level flags: `-1` to `-9`, as every compressor has them, and `--level`. WAL and base backups have a level each.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -14,25 +14,42 @@ const NAMES: [&str; 9] = [
     "level-9",
 ];
 
-/// The level that was asked for, if any: by the last flag, else by `WALZIP_LEVEL`.
+/// The level that was asked for WAL or single files, if any: by the last flag, else by `WALZIP_LEVEL`.
 #[derive(Clone, Copy, Debug)]
 pub struct LevelArgs {
     /// The level that was asked for.
     pub level: Option<Level>,
 }
 
+/// The level that was asked for a base backup, if any: by the last flag, else by `WALZIP_BACKUP_LEVEL`.
+#[derive(Clone, Copy, Debug)]
+pub struct BackupLevelArgs {
+    level: Option<Level>,
+}
+
 impl LevelArgs {
     /// The level for WAL: as asked for, or as the configuration file has it.
     pub fn for_wal(&self, config: &Config) -> Result<Level, CommandError> {
-        match (self.level, config.level) {
-            (Some(level), _) => Ok(level),
-            (None, Some(number)) => Level::new(number).ok_or_else(|| {
-                let message = format!("the key \"level\" is {number}, not a number from 1 to 9");
-                CommandError::new(Kind::Config, message)
-            }),
-            (None, None) => Ok(Level::default()),
-        }
+        let level = self.level.or(of_key("level", config.level)?);
+        Ok(level.unwrap_or_default())
     }
+}
+
+impl BackupLevelArgs {
+    /// As asked for, or as the configuration file has it.
+    pub fn level(&self, config: &Config) -> Result<Option<Level>, CommandError> {
+        Ok(self.level.or(of_key("backup-level", config.backup_level)?))
+    }
+}
+
+fn of_key(key: &str, number: Option<u8>) -> Result<Option<Level>, CommandError> {
+    let level = |number| {
+        Level::new(number).ok_or_else(|| {
+            let message = format!("the key \"{key}\" is {number}, not a number from 1 to 9");
+            CommandError::new(Kind::Config, message)
+        })
+    };
+    number.map(level).transpose()
 }
 
 fn parse(text: &str) -> Result<Level, String> {
@@ -59,48 +76,66 @@ fn digit_flag(index: usize, name: &'static str) -> Arg {
     }
 }
 
-impl Args for LevelArgs {
-    fn augment_args(command: Command) -> Command {
-        let level = Arg::new(LEVEL)
-            .long("level")
-            .value_name("N")
-            .env("WALZIP_LEVEL")
-            .hide_env_values(true)
-            .value_parser(parse)
-            .overrides_with(LEVEL)
-            .help_heading("Level")
-            .help("How hard to try, from 1 to 9 (also -1 to -9) [default: 3, 1 for a backup]");
-        let digits = NAMES
-            .iter()
-            .enumerate()
-            .map(|(index, name)| digit_flag(index, name).overrides_with_all(NAMES));
-        command.arg(level).args(digits)
-    }
+fn add_flags(command: Command, variable: &'static str, default: u8) -> Command {
+    let level = Arg::new(LEVEL)
+        .long("level")
+        .value_name("N")
+        .env(variable)
+        .hide_env_values(true)
+        .value_parser(parse)
+        .overrides_with(LEVEL)
+        .help_heading("Level")
+        .help(format!(
+            "How hard to try, from 1 to 9 (also -1 to -9) [default: {default}]"
+        ));
+    let digits = NAMES
+        .iter()
+        .enumerate()
+        .map(|(index, name)| digit_flag(index, name).overrides_with_all(NAMES));
+    command.arg(level).args(digits)
+}
 
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
+fn asked_for(matches: &ArgMatches) -> Option<Level> {
+    // Where it stands on the command line; a variable stands nowhere.
+    let argument_index = |name: &str| match matches.value_source(name) {
+        Some(ValueSource::CommandLine) => matches.index_of(name),
+        _ => None,
+    };
+    let digit = NAMES.iter().position(|name| matches.get_flag(name));
+    match digit {
+        Some(index) if argument_index(LEVEL) < argument_index(NAMES[index]) => {
+            Level::new(index as u8 + 1)
+        }
+        _ => matches.get_one(LEVEL).copied(),
     }
 }
 
-impl FromArgMatches for LevelArgs {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        // Where it stands on the command line; a variable stands nowhere.
-        let argument_index = |name: &str| match matches.value_source(name) {
-            Some(ValueSource::CommandLine) => matches.index_of(name),
-            _ => None,
-        };
-        let digit = NAMES.iter().position(|name| matches.get_flag(name));
-        let level = match digit {
-            Some(index) if argument_index(LEVEL) < argument_index(NAMES[index]) => {
-                Level::new(index as u8 + 1)
+/// The flags of a type, with the variable that they have and the level that is taken without any.
+macro_rules! level_args {
+    ($args:ident, $variable:literal, $default:literal) => {
+        impl Args for $args {
+            fn augment_args(command: Command) -> Command {
+                add_flags(command, $variable, $default)
             }
-            _ => matches.get_one(LEVEL).copied(),
-        };
-        Ok(LevelArgs { level })
-    }
 
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
+            fn augment_args_for_update(command: Command) -> Command {
+                Self::augment_args(command)
+            }
+        }
+
+        impl FromArgMatches for $args {
+            fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+                let level = asked_for(matches);
+                Ok($args { level })
+            }
+
+            fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+                *self = Self::from_arg_matches(matches)?;
+                Ok(())
+            }
+        }
+    };
 }
+
+level_args!(LevelArgs, "WALZIP_LEVEL", 3);
+level_args!(BackupLevelArgs, "WALZIP_BACKUP_LEVEL", 1);

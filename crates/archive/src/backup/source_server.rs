@@ -146,14 +146,15 @@ async fn warn_of_later_timeline(part: &Repository, timeline: TimelineId) {
 const RECOVERY_SETTINGS: &str = "SELECT name, coalesce(sourcefile, '') FROM pg_settings \
     WHERE NOT pending_restart AND (name IN ('recovery_target', 'recovery_target_lsn', 'recovery_target_name', \
     'recovery_target_time', 'recovery_target_xid') AND setting <> '' \
-    OR name = 'recovery_target_timeline' AND setting <> 'latest') ORDER BY name";
+    OR name = 'recovery_target_timeline' AND setting <> 'latest' \
+    OR name = 'restore_command' AND setting LIKE '%archive-get%--expected-end%') ORDER BY name";
 
 /// A restore of some databases sets it, for the recovery that follows alone.
 const IGNORES_INVALID_PAGES: &str = "SELECT 1 FROM pg_settings WHERE NOT pending_restart \
     AND name = 'ignore_invalid_pages' AND setting = 'on'";
 
-/// A standby that has the target of an old restore is promoted when it comes there, and one that has its
-/// timeline does not follow its primary.
+/// A standby that has the target of an old restore is promoted when it comes there, one that has its
+/// timeline does not follow its primary, and one that has its command asks for the end of the WAL that there was then.
 async fn warn_of_recovery_settings(sql: &mut Connection) -> Result<(), ServerError> {
     let mut ways = Vec::new();
     for row in sql.query(RECOVERY_SETTINGS).await? {

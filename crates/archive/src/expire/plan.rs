@@ -212,7 +212,7 @@ pub enum WalReason {
     Uncertain,
     /// A backup that may still run, or that cannot be read, may need it.
     MayBeNeeded,
-    /// Fewer backups were taken than the retention asks for, or only one full one.
+    /// There are fewer full backups than the retention asks for, only one, or none from before its window.
     NotFulfilled,
     /// The cluster has no complete backup, or none that leads to where it is now.
     NoBackup,
@@ -235,7 +235,7 @@ impl fmt::Display for WalReason {
             WalReason::MayBeNeeded => {
                 "may be needed by a backup that runs, cannot be read, or was given up (--unfinished-age)"
             },
-            WalReason::NotFulfilled => "fewer backups than the retention asks for, or only one full one",
+            WalReason::NotFulfilled => "fewer full backups than the retention asks for, only one, or none as old as its window",
             WalReason::NoBackup => "no complete backup leads to where the cluster is now",
             WalReason::NotNamed => "only named backups are removed",
             WalReason::Foreign => "not named like WAL",

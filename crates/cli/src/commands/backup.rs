@@ -10,10 +10,11 @@ use walzip_archive::replication::ManifestChecksums;
 use walzip_repo::{BackupType, Pin};
 
 use crate::archive_command;
+use crate::config::BACKUP_PROCESS_MAX;
 use crate::connection_args::ConnectionArgs;
 use crate::duration::SECONDS_MAX;
 use crate::error::CommandError;
-use crate::level_args::LevelArgs;
+use crate::level_args::BackupLevelArgs;
 use crate::progress_line::{self, ProgressLine};
 use crate::repo_args::{self, RepoArgs};
 use crate::{running_as_root, runtime};
@@ -54,7 +55,13 @@ pub struct BackupArgs {
     manifest_checksums: Checksums,
 
     /// How many threads encode [default: one for each processor, at most 8]
-    #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u16).range(1..=999))]
+    #[arg(
+        long,
+        value_name = "THREADS",
+        env = "WALZIP_BACKUP_PROCESS_MAX",
+        hide_env_values = true
+    )]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(BACKUP_PROCESS_MAX)))]
     process_max: Option<u16>,
 
     /// Who reads the cluster's files: the server, which sends them, or walzip, in the data
@@ -102,7 +109,7 @@ pub struct BackupArgs {
     connection: ConnectionArgs,
 
     #[command(flatten)]
-    level: LevelArgs,
+    level: BackupLevelArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -175,8 +182,11 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
         wal_timeout: timeout.unwrap_or(defaults.wal_timeout),
         verify: !args.no_verify,
         verify_checksums: !args.no_verify_checksums,
-        level: args.level.level.unwrap_or(defaults.level),
-        threads: args.process_max.map_or(defaults.threads, usize::from),
+        level: args.level.level(&config)?.unwrap_or(defaults.level),
+        threads: args
+            .process_max
+            .or(config.backup_process_max()?)
+            .map_or(defaults.threads, usize::from),
         max_rate_kilobytes: args.max_rate,
         pin: args.pin.map(|reason| Pin {
             pinned: Timestamp::now(),
