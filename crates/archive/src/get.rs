@@ -23,6 +23,7 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, Repository, WalMark, WalPacks};
 
+use crate::archived::later_beside::is_left_before;
 use crate::archived::stored_wal::{StoredWal, warn_of_late};
 use crate::archived::timelines::Timelines;
 use crate::cluster;
@@ -289,7 +290,7 @@ fn deliver(
         let mut output = Delivery {
             file,
             beginning: Beginning::default(),
-            whole: own.as_ref().map(|_| Vec::new()),
+            own,
             guards,
         };
         let decoded = stored.deliver_to(&name.to_string(), &mut output);
@@ -301,14 +302,29 @@ fn deliver(
         content::check_beginning(name, &page, len, cluster)
             .map_err(|error| ArchiveError::invalid_object(&name.to_string(), error, cluster))?;
         output.guards.finish()?;
-        match (&own, &output.whole) {
-            (Some(own), Some(whole)) if own.goes_on_after(whole) => {
-                let path = own.path().to_owned();
-                Err(ArchiveError::OwnCopyHasMore { path })
-            }
-            _ => Ok(len as u64),
+        match (name, &output.own) {
+            (WalFileName::Segment(segment), Some(own)) => refuse_the_beginning(own, *segment)?,
+            _ => {}
         }
+        Ok(len as u64)
     })
+}
+
+/// Refuses what is only the beginning of the server's own file. A server that follows a timeline which left the segment's before
+/// the end of that has to replay no more than the archive has: as its `pg_wal` has that timeline's history, it has not come further.
+fn refuse_the_beginning(own: &OwnCopy, segment: SegmentName) -> Result<(), ArchiveError> {
+    let path = own.path();
+    let end = own.goes_on_to();
+    let end = end.map_err(|error| ArchiveError::file("read", path, error))?;
+    let Some(end) = end else {
+        return Ok(());
+    };
+    match is_left_before(path, segment.timeline, end) {
+        true => Ok(()),
+        false => Err(ArchiveError::OwnCopyHasMore {
+            path: path.to_owned(),
+        }),
+    }
 }
 
 /// What looks at a segment before a recovery gets it.
@@ -361,8 +377,8 @@ impl<'a> Guards<'a> {
 struct Delivery<'a, W> {
     file: W,
     beginning: Beginning,
-    /// All of it, if the server has a copy of its own to be compared with.
-    whole: Option<Vec<u8>>,
+    /// The server's own copy, to be compared with.
+    own: Option<OwnCopy>,
     guards: Guards<'a>,
 }
 
@@ -376,8 +392,8 @@ impl<W: Write> Write for Delivery<'_, W> {
             self.guards.begin(&self.beginning.page);
         }
         self.guards.feed(&bytes[written.min(missing)..]);
-        if let Some(whole) = &mut self.whole {
-            whole.extend_from_slice(bytes);
+        if let Some(own) = &mut self.own {
+            own.compare(bytes)?;
         }
         Ok(written)
     }
@@ -392,7 +408,7 @@ mod tests {
     use walzip_repo::testing::memory_store;
 
     use super::*;
-    use crate::wal::testing::{CLUSTER, Record, segment};
+    use crate::wal::testing::{CLUSTER, Record, SIZE, going_on, segment};
 
     const NAME: &str = "000000010000000000000003";
 
@@ -403,6 +419,11 @@ mod tests {
 
     /// Whether a server that has this file gets the archived one.
     async fn gets(archived: &[u8], own: &[u8]) -> bool {
+        gets_beside(archived, own, None).await
+    }
+
+    /// The same where the history of timeline 2 is beside the file.
+    async fn gets_beside(archived: &[u8], own: &[u8], history: Option<&str>) -> bool {
         let repository = Repository::init(memory_store(), CLUSTER).await;
         let (repository, _) = repository.expect("a repository");
         let object = walzip_codec::encode(archived, walzip_codec::Level::default());
@@ -412,6 +433,9 @@ mod tests {
         put.expect("archived");
         let pg_wal = tempfile::tempdir().expect("a directory");
         std::fs::write(pg_wal.path().join(NAME), own).expect("written");
+        if let Some(history) = history {
+            std::fs::write(pg_wal.path().join("00000002.history"), history).expect("written");
+        }
         let destination = pg_wal.path().join("RECOVERYXLOG");
         let got = get(&repository, NAME, &destination, &GetOptions::default()).await;
         let is_found = matches!(got.expect("an answer"), Got::Found { .. });
@@ -419,7 +443,10 @@ mod tests {
         // What remains is the server's own file, and nothing half written.
         assert_eq!(std::fs::read(pg_wal.path().join(NAME)).expect("there"), own);
         let files = std::fs::read_dir(pg_wal.path()).expect("readable").count();
-        assert_eq!(files, 1 + usize::from(is_found));
+        assert_eq!(
+            files,
+            1 + usize::from(is_found) + usize::from(history.is_some())
+        );
         is_found
     }
 
@@ -431,6 +458,34 @@ mod tests {
         assert!(gets(&long, &long).await);
         // Each has its own.
         assert!(gets(&rows(&[100, 90], 2), &long).await);
+    }
+
+    #[tokio::test]
+    async fn a_record_that_goes_on_in_the_next_segment_is_one_too() {
+        let begun = [Record::row(100, 1)];
+        let own = going_on(3, &begun, 1, SIZE);
+        for sent in [PAGE_SIZE, SIZE / 2, SIZE / 2 + 1000, SIZE - 100] {
+            assert!(!gets(&going_on(3, &begun, 1, sent), &own).await);
+            assert!(gets(&own, &going_on(3, &begun, 1, sent)).await);
+        }
+        assert!(!gets(&rows(&[100], 1), &own).await);
+        // All of the segment belongs to one record.
+        let inside = |sent| going_on(3, &[], 1, sent);
+        assert!(!gets(&inside(SIZE / 2), &inside(SIZE)).await);
+        // Each has its own.
+        assert!(gets(&going_on(3, &begun, 2, SIZE), &own).await);
+        assert!(gets(&own, &rows(&[100, 80], 2)).await);
+        assert!(gets(&rows(&[100, 80], 2), &own).await);
+    }
+
+    #[tokio::test]
+    async fn what_comes_after_a_fork_is_not_kept_by_a_server_that_follows_it() {
+        let (short, long) = (rows(&[100, 60], 1), rows(&[100, 60, 80], 1));
+        let end = 0x30_0000 + 40 + 104 + 64;
+        let history = |at: u64| format!("1\t0/{at:X}\tx\n");
+        assert!(gets_beside(&short, &long, Some(&history(end))).await);
+        assert!(!gets_beside(&short, &long, Some(&history(end + 80))).await);
+        assert!(!gets_beside(&short, &long, Some("damaged")).await);
     }
 
     #[tokio::test]

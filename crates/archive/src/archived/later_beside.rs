@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use walzip_pgformat::TimelineId;
 use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::{Lsn, TimelineId};
 
 use crate::archived::shared_segment::SharedSegment;
 use crate::archived::stable_file::StableFile;
@@ -54,6 +54,14 @@ pub(crate) fn gone_on_with(path: &Path, segment: SegmentName, size: u32) -> Opti
     };
     let found = histories_beside(path).into_iter().find(left);
     found.map(|history| history.timeline)
+}
+
+/// Whether a history beside a file says that a timeline was left before a position.
+pub(crate) fn is_left_before(path: &Path, timeline: TimelineId, position: Lsn) -> bool {
+    histories_beside(path).iter().any(|history| {
+        let left_at = history.switch_of(timeline);
+        left_at.is_some_and(|left_at| left_at < position)
+    })
 }
 
 /// The histories in the directory of a file.

@@ -82,6 +82,7 @@ pub enum Advance {
 
 /// A segment that was fetched before it was asked for.
 pub struct Prefetched {
+    segment: SegmentName,
     path: PathBuf,
     state: String,
     /// Where it is kept for who asks again.
@@ -125,9 +126,10 @@ impl GetSpool {
     /// anew: what a timeline is may have changed.
     pub fn find(&self, name: &str) -> Option<Prefetched> {
         let position = self.position()?;
-        let place = match position.next()?.name() == name {
-            true => AHEAD,
-            false if position.name() == name => GIVEN,
+        let next = position.next()?;
+        let (place, segment) = match next.name() == name {
+            true => (AHEAD, next.segment),
+            false if position.name() == name => (GIVEN, position.segment),
             false => return None,
         };
         let found = entries(&self.side.path(place))
@@ -141,7 +143,12 @@ impl GetSpool {
             });
         let (path, state) = found?;
         let given = (place == AHEAD).then(|| self.side.path(GIVEN));
-        Some(Prefetched { path, state, given })
+        Some(Prefetched {
+            segment,
+            path,
+            state,
+            given,
+        })
     }
 
     /// Keeps a segment that was given out, for a recovery that ends with it and asks again.
@@ -353,14 +360,13 @@ impl Prefetched {
     pub fn deliver(self, destination: &Path) -> Result<Option<u64>, ArchiveError> {
         let delivered = self.checked().and_then(|len| match len {
             Some(len) => {
-                let name = self.path.file_name().and_then(|name| name.to_str());
                 // The call finds that out for itself, and says it.
-                if let Some(Ok(WalFileName::Segment(segment))) = name.map(str::parse)
-                    && own_copy::goes_on_after(&self.path, (destination, segment))
-                        .map_err(|error| ArchiveError::file("compare", destination, error))?
+                if own_copy::goes_on_after(&self.path, (destination, self.segment))
+                    .map_err(|error| ArchiveError::file("compare", destination, error))?
                 {
                     return Ok(None);
                 }
+                let name = self.path.file_name().and_then(|name| name.to_str());
                 if let (Some(given), Some(name)) = (&self.given, name) {
                     remember(given, &self.path, name);
                 }
@@ -400,5 +406,51 @@ impl Prefetched {
             }
             Err(error) => Err(ArchiveError::file("rename to", destination, error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wal::testing::{Record, segment};
+
+    /// Whether a server that has this file of its own gets one that was fetched ahead.
+    fn gets(fetched: &[u8], own: &[u8]) -> bool {
+        const NAME: &str = "000000010000000000000003";
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("fetched");
+        fs::write(&path, fetched).expect("written");
+        let state = state(&path).expect("there");
+        let named = place.path().join(format!("{NAME}-{state}-settings"));
+        fs::rename(&path, &named).expect("renamed");
+        let given = place.path().join(GIVEN);
+        fs::create_dir(&given).expect("a directory");
+        let pg_wal = place.path().join("pg_wal");
+        fs::create_dir(&pg_wal).expect("a directory");
+        fs::write(pg_wal.join(NAME), own).expect("written");
+        let Ok(WalFileName::Segment(segment)) = NAME.parse() else {
+            panic!("the name of a segment");
+        };
+        let prefetched = Prefetched {
+            segment,
+            path: named,
+            state,
+            given: Some(given),
+        };
+        let delivered = prefetched.deliver(&pg_wal.join("RECOVERYXLOG"));
+        let is_delivered = delivered.expect("readable").is_some();
+        assert_eq!(pg_wal.join("RECOVERYXLOG").exists(), is_delivered);
+        is_delivered
+    }
+
+    #[test]
+    fn what_was_fetched_ahead_is_compared_with_the_servers_own() {
+        let rows = |lengths: &[usize]| {
+            let rows: Vec<Record> = lengths.iter().map(|&len| Record::row(len, 1)).collect();
+            segment(3, &rows)
+        };
+        assert!(!gets(&rows(&[100]), &rows(&[100, 60])));
+        assert!(gets(&rows(&[100, 60]), &rows(&[100])));
+        assert!(gets(&rows(&[100]), &rows(&[100])));
     }
 }

@@ -5,19 +5,29 @@
 //! timeline was left, the archive may have the copy of a server that was sent less of it, so that the own file has commits
 //! that are nowhere else.
 
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_pgformat::{Lsn, PAGE_SIZE};
 
 use crate::wal::replayed;
 
-/// The server's own file.
+/// Bytes that are compared at a time.
+const PIECE_LEN: usize = 1 << 16;
+
+/// The server's own file, compared with the archived copy as that comes.
 pub(crate) struct OwnCopy {
     path: PathBuf,
-    content: Vec<u8>,
+    file: File,
+    header: SegmentHeader,
+    /// Bytes of the archived copy that have come.
+    compared: usize,
+    /// The first of them that differs, and all from there on.
+    rest: Option<(usize, Vec<u8>)>,
 }
 
 impl OwnCopy {
@@ -27,33 +37,84 @@ impl OwnCopy {
         if path == destination {
             return Ok(None);
         }
-        let content = match fs::read(&path) {
-            Ok(content) => content,
+        let file = match File::open(&path) {
+            Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let is_begun = SegmentHeader::read(&content)
-            .is_ok_and(|header| segment.start(header.segment_size).ok() == Some(header.start));
-        Ok(is_begun.then_some(OwnCopy { path, content }))
+        let mut beginning = Vec::new();
+        (&file).take(PAGE_SIZE as u64).read_to_end(&mut beginning)?;
+        let header = SegmentHeader::read(&beginning).ok();
+        let is_begun =
+            |header: &SegmentHeader| segment.start(header.segment_size).ok() == Some(header.start);
+        Ok(header.filter(is_begun).map(|header| OwnCopy {
+            path,
+            file,
+            header,
+            compared: 0,
+            rest: None,
+        }))
     }
 
-    /// Whether the archived copy is the beginning of this one, which has records after it. Where each has its own, the
-    /// archive's counts, as to PostgreSQL.
-    pub(crate) fn goes_on_after(&self, archived: &[u8]) -> bool {
-        if self.content == archived {
-            return false;
+    /// Takes the bytes of the archived copy that follow.
+    pub(crate) fn compare(&mut self, archived: &[u8]) -> io::Result<()> {
+        for piece in archived.chunks(PIECE_LEN) {
+            if let Some((_, rest)) = &mut self.rest {
+                rest.extend_from_slice(piece);
+                continue;
+            }
+            let own = self.read(self.compared, piece.len())?;
+            let same = own.iter().zip(piece).take_while(|(own, of)| own == of);
+            let same = same.count();
+            if same < own.len() {
+                self.rest = Some((self.compared + same, piece[same..].to_vec()));
+            }
+            self.compared += piece.len();
         }
-        let mut pairs = self.content.iter().zip(archived);
-        let Some(at) = pairs.position(|(own, archived)| own != archived) else {
-            return false;
+        Ok(())
+    }
+
+    /// Up to where this one has records, if the archived copy, which has come whole, is only its beginning. Where each has its own,
+    /// the archive's counts, as to PostgreSQL.
+    pub(crate) fn goes_on_to(&self) -> io::Result<Option<Lsn>> {
+        let Some((at, rest)) = &self.rest else {
+            return Ok(None);
         };
-        let ends_after =
-            |segment: &[u8]| replayed::end_of_records(segment).is_some_and(|end| end.offset > at);
-        ends_after(&self.content) && !ends_after(archived)
+        let size = self.header.segment_size as usize;
+        // What begins in the segment and goes on in the next one counts: that may be there, too.
+        let end = |segment: &[u8]| replayed::end_with_next(segment).filter(|end| end > at);
+        let Some(end_of_own) = end(&self.read(0, size)?) else {
+            return Ok(None);
+        };
+        // What was cut off in the last page looks like a record that goes on in the next segment.
+        let is_cut_off = rest.iter().all(|&byte| byte == 0);
+        let is_beginning = is_cut_off || {
+            let mut archived = self.read(0, *at)?;
+            archived.extend_from_slice(rest);
+            end(&archived).is_none()
+        };
+        Ok(is_beginning.then_some(Lsn(self.header.start.0 + end_of_own as u64)))
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Bytes of the file from an offset on; fewer at its end.
+    fn read(&self, offset: usize, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let mut read = 0;
+        while read < len {
+            match self
+                .file
+                .read_at(&mut bytes[read..], (offset + read) as u64)?
+            {
+                0 => break,
+                more => read += more,
+            }
+        }
+        bytes.truncate(read);
+        Ok(bytes)
     }
 }
 
@@ -62,9 +123,15 @@ pub(crate) fn goes_on_after(
     archived: &Path,
     (destination, segment): (&Path, SegmentName),
 ) -> io::Result<bool> {
-    let Some(own) = OwnCopy::beside(destination, segment)? else {
+    let Some(mut own) = OwnCopy::beside(destination, segment)? else {
         return Ok(false);
     };
-    let archived = fs::read(archived)?;
-    Ok(own.goes_on_after(&archived))
+    let mut archived = File::open(archived)?;
+    let mut piece = vec![0; PIECE_LEN];
+    loop {
+        match archived.read(&mut piece)? {
+            0 => return Ok(own.goes_on_to()?.is_some()),
+            read => own.compare(&piece[..read])?,
+        }
+    }
 }

@@ -101,6 +101,12 @@ pub(crate) fn end_of_records(segment: &[u8]) -> Option<ReplayedEnd> {
     Some(end_of(segment, |part| part.is_whole)?.0)
 }
 
+/// The end of what a server would replay of a segment with what follows in the next one.
+pub(crate) fn end_with_next(segment: &[u8]) -> Option<usize> {
+    let (end, _) = end_of(segment, |part| part.is_whole || part.end == segment.len())?;
+    Some(end.offset)
+}
+
 /// The end of what a server would replay of a segment, with what follows in the next one, if all of that is before an offset,
 /// and nothing behind says that it is of this segment too. A server replays nothing behind damage, and it may be found all the
 /// same. Where the timeline was left before the offset (`left_at`), what begins on that page may be what a server was writing
