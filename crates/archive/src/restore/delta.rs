@@ -100,7 +100,7 @@ pub(super) async fn look(
             return Err(ArchiveError::WalNotArchived { files });
         }
         if let (Some(end), None) = (end, &marker) {
-            come_further::refuse(data, end).await?;
+            come_further::refuse(repository, data, end).await?;
         }
     }
     let found = Found {

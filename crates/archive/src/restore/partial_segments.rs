@@ -4,6 +4,7 @@
 //! was promoted or by `receive`, which may have got more than the promoted server had.
 
 use jiff::Timestamp;
+use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{Repository, WalEntry};
@@ -13,6 +14,7 @@ use crate::archived::stored_wal::StoredWal;
 use crate::archived::timelines::Timelines;
 use crate::archived::wal_times::SegmentTimes;
 use crate::error::ArchiveError;
+use crate::wal::replayed::end_of_records;
 
 /// So many of the newest are read.
 const READ_MAX: usize = 4;
@@ -60,32 +62,34 @@ impl Partials {
                 Some(history) => history.switch_of(timeline),
                 None => None,
             };
-            let Some(from) = switch else {
+            let Some(mut from) = switch else {
                 continue;
             };
             // What is no segment of this size is in nobody's way.
             let Ok(missing) = wal.missing(&[segment]) else {
                 continue;
             };
-            // With the whole one there is nothing to lack, but for the last one: a server that was sent less may have
-            // archived that.
-            let last = wal.name(goal, wal.number_at(last_record));
-            if missing.is_empty() && !last.is_ok_and(|last| last == segment) {
-                continue;
-            }
             reads += 1;
             if reads > READ_MAX {
                 break;
             }
             let name = WalFileName::Partial(segment).to_string();
-            let content = match read(repository, &name).await {
-                Ok(content) => content,
+            let whole = match missing.is_empty() {
+                true => read(repository, &segment.to_string()).await.map(Some),
+                false => Ok(None),
+            };
+            let (content, whole) = match (read(repository, &name).await, whole) {
+                (Ok(content), Ok(whole)) => (content, whole),
                 // No recovery reads it.
-                Err(error) => {
+                (Err(error), _) | (_, Err(error)) => {
                     tracing::warn!("{name} is not looked at: {error}");
                     continue;
                 }
             };
+            // A server that was sent less may have archived the whole one.
+            if let Some(end) = whole.as_deref().and_then(end_of) {
+                from = from.max(end);
+            }
             let commits = SegmentTimes::of(&content).commits_from(from);
             if !commits.is_empty() {
                 left_out.push(LeftOutPartial {
@@ -97,6 +101,13 @@ impl Partials {
         }
         Ok(left_out)
     }
+}
+
+/// The end of the last record of a segment.
+fn end_of(segment: &[u8]) -> Option<Lsn> {
+    let start = SegmentHeader::read(segment).ok()?.start;
+    let end = end_of_records(segment)?;
+    Some(Lsn(start.0 + end.offset as u64))
 }
 
 async fn read(repository: &Repository, name: &str) -> Result<Vec<u8>, ArchiveError> {

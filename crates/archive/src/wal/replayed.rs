@@ -122,12 +122,19 @@ pub(crate) fn end_before(segment: &[u8], at: usize, left_at: Option<usize>) -> O
     is_last.then_some(end)
 }
 
-/// Whether nothing behind the last record says that it is of this segment.
-pub(crate) fn ends_with_its_records(segment: &[u8]) -> bool {
-    let found = end_of(segment, |part| part.is_whole || part.end == segment.len());
-    found.is_some_and(|(end, read_until)| {
-        let at = end.offset.max(read_until);
-        !has_pages_from(segment, at) && (at >= segment.len() || !has_records_around(segment, at))
+/// Up to where a segment has to be archived, so that nothing is lost with it but records that a server replays: up to its beginning,
+/// if nothing behind the last record says that it is of this segment. Where a record was begun there, and no page after that,
+/// up to the end of that record's header, which tells one record from all others. Nothing where there may be more.
+pub(crate) fn needed_of_rest(segment: &[u8]) -> Option<usize> {
+    let (end, read_until) = end_of(segment, |part| part.is_whole || part.end == segment.len())?;
+    let at = end.offset.max(read_until);
+    if has_pages_from(segment, at) {
+        return None;
+    }
+    let is_all = at >= segment.len() || !has_records_around(segment, at);
+    Some(match is_all {
+        true => 0,
+        false => at.next_multiple_of(8) + RECORD_HEADER_LEN,
     })
 }
 

@@ -124,7 +124,7 @@ impl<'f> OwnWal<'f> {
         let (path, cluster) = (file.path.clone(), self.cluster);
         off_the_runtime(move || match LocalSegment::open(&path, name, cluster)? {
             Opened::Segment(segment) => segment.has_record_to(at),
-            Opened::Unwritten | Opened::Other => Ok(false),
+            Opened::Unwritten | Opened::CutOff(_) | Opened::Other => Ok(false),
         })
         .await
     }

@@ -33,7 +33,9 @@ pub(super) enum Opened {
     /// The server has not begun to write it: it is new, or recycled.
     Unwritten,
     Segment(LocalSegment),
-    /// It is cut off, damaged, too long or another server's. A server may replay WAL in it.
+    /// Its end is missing.
+    CutOff(LocalSegment),
+    /// It is damaged, too long or another server's. A server may replay WAL in it.
     Other,
 }
 
@@ -49,14 +51,22 @@ impl LocalSegment {
         let mut beginning = vec![0; len.min(PAGE_SIZE)];
         file.read_exact_at(&mut beginning, 0).map_err(failed)?;
         let file_name = WalFileName::Segment(name);
-        let is_begun = content::check_beginning(&file_name, &beginning, len, cluster).is_ok();
+        let is_begun_with =
+            |len| content::check_beginning(&file_name, &beginning, len, cluster).is_ok();
+        let segment = |header| LocalSegment {
+            path: path.to_owned(),
+            file,
+            len,
+            header,
+        };
         Ok(match SegmentHeader::read(&beginning) {
-            Ok(header) if is_begun => Opened::Segment(LocalSegment {
-                path: path.to_owned(),
-                file,
-                len,
-                header,
-            }),
+            Ok(header) if is_begun_with(len) => Opened::Segment(segment(header)),
+            Ok(header)
+                if len < header.segment_size as usize
+                    && is_begun_with(header.segment_size as usize) =>
+            {
+                Opened::CutOff(segment(header))
+            }
             _ if len == 0 || is_empty(path, name, true) == Some(true) => Opened::Unwritten,
             _ => Opened::Other,
         })
@@ -85,13 +95,13 @@ impl LocalSegment {
         self.has_any(|part| part.is_change && self.position(part.end) > from)
     }
 
-    /// Whether nothing behind what a server would replay says that it is of this segment. A server replays nothing behind
-    /// damage, and the WAL there may be found all the same.
-    fn ends_with_its_records(&self) -> Result<bool, ArchiveError> {
+    /// Up to where it has to be stored, so that nothing is lost with it but records that a server replays. A server replays
+    /// nothing behind damage, and the WAL there may be found all the same: then nothing, all of it has to be stored.
+    fn needed_of_rest(&self) -> Result<Option<Lsn>, ArchiveError> {
         let mut own = vec![0; self.len];
         self.read_at(0, &mut own)
             .map_err(|error| self.failed(error))?;
-        Ok(replayed::ends_with_its_records(&own))
+        Ok(replayed::needed_of_rest(&own).map(|offset| self.position(offset)))
     }
 
     /// Whether a record ends at a position.
@@ -109,7 +119,8 @@ impl LocalSegment {
         }
     }
 
-    /// Up to which position it has the same bytes as what is stored under its name.
+    /// Up to which position it has the same bytes as what is stored under its name. All of it, if there are zeros from there on:
+    /// a server had not written more of it when its machine stopped.
     pub(super) fn same_until(&self, name: &str, stored: StoredWal) -> Result<Lsn, ArchiveError> {
         let mut comparison = Comparison {
             segment: self,
@@ -122,7 +133,23 @@ impl LocalSegment {
             Undecoded::Write(error) => self.failed(error),
         })?;
         let same = comparison.differs_at.unwrap_or(comparison.written);
-        Ok(self.position(same.min(self.len)))
+        Ok(match self.is_zero_from(same)? {
+            true => self.end(),
+            false => self.position(same),
+        })
+    }
+
+    fn is_zero_from(&self, start: usize) -> Result<bool, ArchiveError> {
+        let mut page = [0; PAGE_SIZE];
+        for offset in (start..self.len).step_by(PAGE_SIZE) {
+            let page = &mut page[..PAGE_SIZE.min(self.len - offset)];
+            let read = self.read_at(offset, page);
+            read.map_err(|error| self.failed(error))?;
+            if page.iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// BLAKE3 of its bytes.
@@ -152,12 +179,12 @@ pub(super) async fn has_changes(
     off_the_runtime(move || segment.has_changes(from)).await
 }
 
-/// [`LocalSegment::ends_with_its_records`], off the runtime.
-pub(super) async fn ends_with_its_records(
+/// [`LocalSegment::needed_of_rest`], off the runtime.
+pub(super) async fn needed_of_rest(
     segment: &Arc<LocalSegment>,
-) -> Result<bool, ArchiveError> {
+) -> Result<Option<Lsn>, ArchiveError> {
     let segment = Arc::clone(segment);
-    off_the_runtime(move || segment.ends_with_its_records()).await
+    off_the_runtime(move || segment.needed_of_rest()).await
 }
 
 /// Up to where the archive has what a segment has, or what was set aside under a label.

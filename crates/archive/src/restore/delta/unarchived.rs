@@ -10,7 +10,7 @@ use walzip_pgformat::{Lsn, PAGE_SIZE, TimelineId};
 use walzip_repo::{AsideLabel, Repository, WalEntry};
 
 use super::left_behind::{OwnWal, forks_of};
-use super::local_segment::{LocalSegment, Opened, ends_with_its_records, has_changes, same_until};
+use super::local_segment::{LocalSegment, Opened, has_changes, needed_of_rest, same_until};
 use super::wal_files::{WalFile, files_of, strays_in};
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::comparing::{compare_with, has_copy};
@@ -194,11 +194,13 @@ impl<'r> Stored<'r> {
         let opened = off_the_runtime(move || LocalSegment::open(&path, name, cluster)).await?;
         let segment = match opened {
             Opened::Segment(segment) => Arc::new(segment),
+            Opened::CutOff(segment) => return self.worth_of_cut_off(segment, &texts).await,
             Opened::Unwritten => return Ok(Worth::Nothing),
             Opened::Other => return Ok(Worth::Lost),
         };
-        let ends_there = ends_with_its_records(&segment).await?;
-        if ends_there && !has_changes(&segment, Lsn::default()).await? {
+        let needed = needed_of_rest(&segment).await?;
+        let needed = needed.unwrap_or_else(|| segment.end());
+        if needed <= segment.start() && !has_changes(&segment, Lsn::default()).await? {
             return Ok(Worth::Nothing);
         }
         let mut from = segment.start();
@@ -209,7 +211,7 @@ impl<'r> Stored<'r> {
         if has_changes(&segment, from).await? {
             from = from.max(self.copied_until(&wal, &segment, name).await?);
         }
-        let is_known = ends_there || from >= segment.end();
+        let is_known = from >= needed;
         if is_known && !has_changes(&segment, from).await? {
             return Ok(Worth::Nothing);
         }
@@ -227,6 +229,20 @@ impl<'r> Stored<'r> {
             true => Worth::InHole(name, segment.size_bytes()),
             false => Worth::Lost,
         })
+    }
+
+    /// What a file is worth whose end is missing: nothing, if all that is left of it is stored.
+    async fn worth_of_cut_off(
+        &self,
+        segment: LocalSegment,
+        texts: &BTreeSet<String>,
+    ) -> Result<Worth, ArchiveError> {
+        let segment = Arc::new(segment);
+        let mut until = segment.start();
+        for text in texts {
+            until = until.max(self.stored_until(&segment, text).await?);
+        }
+        Ok(lost_if(until < segment.end()))
     }
 
     /// Whether a segment that nothing stored has may have gone from the archive by an expiry.

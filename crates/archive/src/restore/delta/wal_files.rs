@@ -47,10 +47,10 @@ pub(super) fn files_of(directory: &Path) -> Result<Vec<WalFile>, ArchiveError> {
 }
 
 /// Where no WAL of a data directory is: relations, and places outside of it.
-const WITHOUT_WAL: [&str; 4] = ["base", "global", "pg_tblspc", "archive_status"];
+const WITHOUT_WAL: [&str; 4] = ["base", "global", "pg_tblspc", "pg_wal/archive_status"];
 
 /// Segments of a cluster in other places of its data directory, or under longer names: somebody has put them aside, as
-/// `pg_wal.old` or `NAME.bak`.
+/// `pg_wal.old`, `NAME.bak` or `old.NAME`.
 pub(super) fn strays_in(data: &Path, cluster: ClusterIdentity) -> Vec<WalFile> {
     let mut strays = Vec::new();
     // This may be a link.
@@ -68,14 +68,14 @@ pub(super) fn strays_in(data: &Path, cluster: ClusterIdentity) -> Vec<WalFile> {
                 continue;
             };
             if metadata.is_dir() {
-                if path != pg_wal && !WITHOUT_WAL.contains(&name.as_str()) {
+                let is_without = WITHOUT_WAL.iter().any(|name| path == data.join(name));
+                if path != pg_wal && !is_without {
                     directories.push(path);
                 }
                 continue;
             }
             let is_known = directory == pg_wal && name.parse::<WalFileName>().is_ok();
-            let segment = name.get(..SEGMENT_NAME_LEN).map(str::parse);
-            if let (true, false, Some(Ok(segment))) = (metadata.is_file(), is_known, segment)
+            if let (true, false, Some(segment)) = (metadata.is_file(), is_known, segment_in(&name))
                 && is_segment_of(&path, segment, cluster)
             {
                 strays.push(WalFile {
@@ -88,6 +88,12 @@ pub(super) fn strays_in(data: &Path, cluster: ClusterIdentity) -> Vec<WalFile> {
         }
     }
     strays
+}
+
+/// The segment whose name is a part of a name.
+fn segment_in(name: &str) -> Option<SegmentName> {
+    let parts = (0..name.len()).filter_map(|start| name.get(start..start + SEGMENT_NAME_LEN));
+    parts.filter_map(|part| part.parse().ok()).next()
 }
 
 /// Whether the first page of a file is that of a segment of a cluster.

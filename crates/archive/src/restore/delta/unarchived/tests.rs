@@ -241,6 +241,45 @@ async fn what_is_no_segment_as_it_should_be_may_have_wal() {
     assert_eq!(place.lost().await, NOTHING);
 }
 
+/// Of a record that a standby was writing when its machine stopped, a part is there. The archive has all of it.
+#[tokio::test]
+async fn a_torn_end_of_what_is_archived_is_not_lost() {
+    let place = Place::left("1\t0/1000000\tx\n").await;
+    let all = segment(FORK, &common_and(&[80, 90, 200, 30]));
+    place.archive(&name(1, FORK), &all).await;
+    let remains = segment(FORK - 2, &common_and(&[70, 80, 90, 100]));
+    let mut end = all.clone();
+    while end.last() == Some(&0) {
+        end.pop();
+    }
+    let begins = [0xD0, 0x120, 0x180, 0x248];
+    for sent in 0xD0..end.len() {
+        // Half a header with the rest of another may be anybody's.
+        let has_half = begins
+            .iter()
+            .any(|begin| (begin + 1..begin + 24).contains(&sent));
+        for rest in [&vec![0; all.len()], &remains] {
+            if has_half && *rest == remains {
+                continue;
+            }
+            let torn = [&all[..sent], &rest[sent..]].concat();
+            place.has(&name(1, FORK), &torn, None);
+            assert_eq!(place.lost().await, NOTHING, "{sent}");
+        }
+    }
+    // What is left of a file that was cut off is archived, or is not.
+    place.has(&name(1, FORK), &all[..PAGE_SIZE + 7], None);
+    assert_eq!(place.lost().await, NOTHING);
+    let other = segment(FORK, &common_and(&[80, 91]));
+    place.has(&name(1, FORK), &other[..PAGE_SIZE], None);
+    assert_eq!(place.lost().await, [FORK]);
+    // A record of its own, which is damaged.
+    let mut other = other;
+    other[0x150] ^= 1;
+    place.has(&name(1, FORK), &other, None);
+    assert_eq!(place.lost().await, [FORK]);
+}
+
 /// The archive has its beginning. What follows is damaged, and a server replays nothing of it.
 #[tokio::test]
 async fn what_follows_damage_behind_what_is_archived_is_lost() {
@@ -284,8 +323,15 @@ async fn a_segment_in_another_place_is_compared() {
     let data = place.directory.path();
     fs::create_dir_all(data.join("pg_wal.old/save")).expect("made");
     let own = segment(FORK, &common_and(&[80]));
-    for path in ["pg_wal.old/save/", "pg_wal/", ""] {
-        let path = data.join(format!("{path}{}.bak", name(1, FORK)));
+    fs::create_dir_all(data.join("save/global")).expect("made");
+    for (before, after) in [
+        ("pg_wal.old/save/", ".bak"),
+        ("pg_wal/", ".bak"),
+        ("", ".bak"),
+        ("pg_wal/old.", ""),
+        ("save/global/", ""),
+    ] {
+        let path = data.join(format!("{before}{}{after}", name(1, FORK)));
         fs::write(&path, &own).expect("written");
         let found = find(&place.repository, data).await.expect("compared");
         assert_eq!(found, std::slice::from_ref(&path));
