@@ -31,6 +31,7 @@ use walzip_repo::{ClusterIdentity, PutOutcome, Repository};
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::branches::readable;
 use crate::archived::comparing::{compare, compare_with, has_copy};
+use crate::archived::later_beside::is_of_parent;
 use crate::archived::own_history;
 use crate::archived::settling;
 use crate::archived::stable_file::StableFile;
@@ -44,7 +45,7 @@ use crate::packs::is_damage;
 use crate::push::unwritten_segment::left_unwritten;
 pub use crate::push::waiting::check_own;
 use crate::spool::FileFacts;
-use crate::wal::content;
+use crate::wal::content::{self, ContentError};
 
 /// How to push.
 #[derive(Clone, Debug)]
@@ -325,8 +326,19 @@ impl WalFile {
     /// Refuses what does not belong into the part of a repository.
     fn check_content(&self, part: &Repository) -> Result<(), ArchiveError> {
         let (file, cluster) = (&self.file, part.cluster());
-        content::check_beginning(&self.name, file.beginning(), file.len(), cluster)
-            .map_err(|error| ArchiveError::invalid_file(&self.path, error, cluster))
+        let mut checked =
+            content::check_beginning(&self.name, file.beginning(), file.len(), cluster);
+        if let (Ok(()), Some(segment)) = (&checked, self.name.segment())
+            && let Ok(header) = SegmentHeader::read(file.beginning())
+            && file.opened().is_some()
+            && is_of_parent(&self.path, segment, &header)
+        {
+            checked = Err(ContentError::Timeline {
+                named: segment.timeline,
+                found: header.timeline,
+            });
+        }
+        checked.map_err(|error| ArchiveError::invalid_file(&self.path, error, cluster))
     }
 
     /// Refuses a segment that does not continue what is archived before it. One that is archived itself is compared

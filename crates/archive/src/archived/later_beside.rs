@@ -1,4 +1,4 @@
-//! The later timelines of which something lies beside a segment, in the directory of a server or a copy of one.
+//! What the histories beside a segment say of it, in the directory of a server or a copy of one.
 
 use std::ffi::OsString;
 use std::fs;
@@ -54,6 +54,22 @@ pub(crate) fn gone_on_with(path: &Path, segment: SegmentName, size: u32) -> Opti
     };
     let found = histories_beside(path).into_iter().find(left);
     found.map(|history| history.timeline)
+}
+
+/// Whether a segment's timeline begins in it, as its history beside it says; nothing where that is not there. Only then has it pages
+/// of an older timeline: a server that has gone back makes files for later out of those that it had.
+pub(crate) fn begins_in(path: &Path, segment: SegmentName, size: u32) -> Option<bool> {
+    let name = WalFileName::History(segment.timeline).to_string();
+    let content = fs::read(path.with_file_name(name)).ok()?;
+    let history = TimelineHistory::read(segment.timeline, &content).ok()?;
+    Some(!SharedSegment::all(segment, size, &history).is_empty())
+}
+
+/// Whether a file whose first page is at a segment's position has nothing of it: the page is of an older timeline, and the
+/// segment's begins elsewhere.
+pub(crate) fn is_of_parent(path: &Path, segment: SegmentName, header: &SegmentHeader) -> bool {
+    header.timeline < segment.timeline
+        && begins_in(path, segment, header.segment_size) == Some(false)
 }
 
 /// Whether a history beside a file says that a timeline was left before a position.

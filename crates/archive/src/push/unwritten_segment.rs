@@ -15,7 +15,7 @@ use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::ClusterIdentity;
 
 use super::unfinished_segment::is_empty;
-use crate::archived::later_beside::gone_on_with;
+use crate::archived::later_beside::{begins_in, gone_on_with, is_of_parent};
 use crate::coding::off_the_runtime;
 use crate::wal::content;
 
@@ -29,8 +29,9 @@ pub(crate) async fn left_unwritten(
     let path = path.to_owned();
     off_the_runtime(move || {
         let size = made_for_later(&path, segment, cluster).ok()??;
-        // Pages of any timeline at this position are WAL of somebody.
-        match is_empty(&path, segment, true) {
+        // Pages of any timeline at this position may be WAL of the segment in which its own begins.
+        let may_begin = begins_in(&path, segment, size).unwrap_or(true);
+        match is_empty(&path, segment, may_begin) {
             Some(true) => gone_on_with(&path, segment, size),
             _ => None,
         }
@@ -38,8 +39,8 @@ pub(crate) async fn left_unwritten(
     .await
 }
 
-/// The size of a segment whose file is as a server makes it for later: zeros, or one that begins as an older segment of the
-/// same cluster.
+/// The size of a segment whose file is as a server makes it for later: zeros, or one that begins as another segment of the
+/// same cluster. After a recovery in place that may be a newer one, or that of this position on the timeline that was left.
 fn made_for_later(
     path: &Path,
     segment: SegmentName,
@@ -54,9 +55,9 @@ fn made_for_later(
         return Ok(None);
     };
     if let Ok(header) = SegmentHeader::read(&page) {
-        let is_older = header.segment_size == size && header.start < start;
+        let is_other = header.start != start || is_of_parent(path, segment, &header);
         let is_own = content::cluster_of_segment(&page) == Some(cluster);
-        return Ok((is_older && is_own).then_some(size));
+        return Ok((header.segment_size == size && is_other && is_own).then_some(size));
     }
     let mut read = page.len();
     while read > 0 {
@@ -128,7 +129,8 @@ mod tests {
     async fn a_file_that_was_made_for_later_and_left_does_not_stop_the_archiving() {
         let repository = Repository::init(memory_store(), CLUSTER).await;
         let (repository, _) = repository.expect("a repository");
-        for file in [older(), vec![0; SIZE]] {
+        let newer = segment(0x18, &[Record::row(100, 1)]);
+        for file in [older(), newer, vec![0; SIZE]] {
             let before = "1\t0/14FFF00\tx\n";
             for history in [HISTORY, before] {
                 let place = directory(&file, Some(history), true);
@@ -151,6 +153,42 @@ mod tests {
         assert!(repository.find_wal(NAME).await.expect("readable").is_none());
     }
 
+    /// A server went back to an earlier moment in place. Its file for later was the parent's segment of the same number.
+    #[tokio::test]
+    async fn a_file_of_the_parent_is_a_segment_only_where_its_timeline_begins() {
+        const OF_CHILD: &str = "000000020000000000000015";
+        let parents = segment(0x15, &[Record::row(100, 1)]);
+        for (began, has_gone_on, expected) in [
+            ("1\t0/1200100\tx\n", true, Some(PushOutcome::NothingThere)),
+            // A server that needs the segment still.
+            ("1\t0/1200100\tx\n", false, None),
+            ("1\t0/1500090\tx\n", true, Some(PushOutcome::Stored)),
+        ] {
+            let repository = Repository::init(memory_store(), CLUSTER).await;
+            let (repository, _) = repository.expect("a repository");
+            let place = tempfile::tempdir().expect("a directory");
+            let write = |name: &str, content: &[u8]| {
+                fs::write(place.path().join(name), content).expect("written");
+            };
+            write(OF_CHILD, &parents);
+            write("00000002.history", began.as_bytes());
+            write(
+                "00000003.history",
+                format!("{began}2\t0/1500098\ty\n").as_bytes(),
+            );
+            if has_gone_on {
+                write("000000030000000000000016", &older());
+            }
+            let path = place.path().join(OF_CHILD);
+            let pushed = push(&repository, &path, &PushOptions::default()).await;
+            match (pushed, expected) {
+                (Ok(pushed), Some(expected)) => assert_eq!(pushed.outcome, expected),
+                (Err(ArchiveError::Invalid { .. }), None) => {}
+                (other, _) => panic!("{began}: {other:?}"),
+            }
+        }
+    }
+
     #[tokio::test]
     async fn what_may_be_wal_of_the_segment_is_not_left() {
         let here = |page: usize| 0x150_0000 + (page * PAGE_SIZE) as u64;
@@ -170,8 +208,7 @@ mod tests {
         lost[..PAGE_SIZE].fill(0);
         lost[SIZE - 1] = 1;
         assert!(!left(&lost).await);
-        // A newer segment, another cluster's, or a part of one.
-        assert!(!left(&segment(0x16, &[Record::row(100, 1)])).await);
+        // Another cluster's, or a part of one.
         let mut foreign = older();
         foreign[24] ^= 1;
         assert!(!left(&foreign).await);

@@ -214,6 +214,17 @@ async fn a_file_that_waits_and_was_never_written_is_not_lost() {
     assert_eq!(place.lost().await, [FORK]);
 }
 
+/// A server went back in place, and has made a file for later out of the one that timeline 1 had of that number.
+#[tokio::test]
+async fn a_file_for_later_with_the_parents_wal_is_not_lost() {
+    let place = Place::left(FORK_HISTORY).await;
+    let parents = segment(0x13, &common_and(&[80]));
+    place.has(&name(2, 0x13), &parents, None);
+    assert_eq!(place.lost().await, [0x13]);
+    place.has("00000002.history", FORK_HISTORY.as_bytes(), DONE);
+    assert_eq!(place.lost().await, NOTHING);
+}
+
 /// A server starts from a file that was cut off, and replays all that it has.
 #[tokio::test]
 async fn what_is_no_segment_as_it_should_be_may_have_wal() {
