@@ -9,7 +9,7 @@ pub(crate) mod timeline_info;
 use jiff::Timestamp;
 use serde::Serialize;
 use walzip_repo::layout::{BACKUP_JSON, BACKUP_PINNED};
-use walzip_repo::{ClusterIdentity, RepoError, Repository, WalEntry};
+use walzip_repo::{BackupLabel, ClusterIdentity, RepoError, Repository, WalEntry};
 
 pub use self::backups::BackupInfo;
 use self::backups::{Described, backup_info};
@@ -49,6 +49,16 @@ pub struct Info {
     pub cluster_problems: Vec<String>,
     /// The local directory of `receive`, where the caller names one.
     pub received: Option<ReceiveState>,
+}
+
+impl Info {
+    /// A finished backup, of the cluster or of one before an upgrade.
+    pub fn backup(&self, label: &BackupLabel) -> Result<&BackupInfo, ArchiveError> {
+        let clusters = std::iter::once(&self.newest).chain(&self.older_clusters);
+        let mut backups = clusters.flat_map(|cluster| &cluster.backups);
+        let found = backups.find(|backup| backup.label == label.to_string());
+        found.ok_or_else(|| ArchiveError::NoSuchBackup(label.clone()))
+    }
 }
 
 /// What a repository has of one cluster.
@@ -259,7 +269,7 @@ mod tests {
     use super::*;
     use crate::archived::wal_index::{RecoveryWindow, SegmentRange};
     use crate::backups::backup_objects::DamagedObject;
-    use crate::backups::backup_record::Moment;
+    use crate::backups::backup_record::{DatabaseRecord, Moment};
     use crate::server::tablespace_record::TablespaceRecord;
     use crate::wal::wal_end::WalEnd;
     use walzip_pgformat::{Lsn, TimelineId};
@@ -321,6 +331,7 @@ mod tests {
                     oid: 16385,
                     location: "/srv/fast".to_owned(),
                 }],
+                databases: vec![DatabaseRecord::new(16384, "shop")],
                 checksums_verified: true,
                 pinned: Some(Pin {
                     pinned: Timestamp::UNIX_EPOCH,
@@ -441,6 +452,7 @@ mod tests {
                 "original_bytes": 2,
                 "stored_bytes": 1,
                 "tablespaces": [{ "oid": 16385, "name": "fast", "location": "/srv/fast" }],
+                "databases": [{ "oid": 16384, "name": "shop" }],
                 "checksums_verified": true,
                 "pinned": { "pinned": epoch, "reason": "why" },
                 "missing_segments": [],

@@ -203,14 +203,14 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                 "Do two servers archive into this repository? Nothing was changed; \
                  \"walzip archive-get\" shows what the archive has. If it is another server's, as after a promotion, \
                  \"walzip timeline set-aside\" puts it away. If it was pushed by hand before it was finished, make room for \
-                 the whole. docs/errors.md says under 45 how.",
+                 the whole. docs/recovery.md says how.",
             ),
         ),
         ArchiveError::NotContinued { .. } => (
             Kind::ArchiveDuplicate,
             Some(
                 "A copy of this server archives into this repository, or did; or this is the copy. Nothing was changed. \
-                 Stop the one that is not to be kept, or its archiving. docs/errors.md says under 45 how to put its WAL \
+                 Stop the one that is not to be kept, or its archiving. docs/recovery.md says how to put its WAL \
                  away. Then take a backup.",
             ),
         ),
@@ -222,7 +222,7 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::ArchiveDuplicate,
             Some(
                 "A copy of this server archives into this repository, or did: stop it, or its archiving. \
-                 docs/errors.md says under 45 how to put its WAL away. Then take a backup.",
+                 docs/recovery.md says how to put its WAL away. Then take a backup.",
             ),
         ),
         ArchiveError::Unfinished { .. } => (

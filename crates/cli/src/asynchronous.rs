@@ -118,7 +118,10 @@ impl AsyncArgs {
 
     /// How many files are worked on at a time.
     pub fn process_max(&self, config: &Config) -> Result<usize, CommandError> {
-        let count = self.process_max.or(config.process_max()?);
+        let count = match self.process_max {
+            Some(count) => Some(count),
+            None => config.process_max()?,
+        };
         Ok(count.map_or_else(
             || {
                 let processors = thread::available_parallelism().map_or(1, usize::from);

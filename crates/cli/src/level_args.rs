@@ -30,7 +30,10 @@ pub struct BackupLevelArgs {
 impl LevelArgs {
     /// The level for WAL: as asked for, or as the configuration file has it.
     pub fn for_wal(&self, config: &Config) -> Result<Level, CommandError> {
-        let level = self.level.or(of_key("level", config.level)?);
+        let level = match self.level {
+            Some(level) => Some(level),
+            None => of_key("level", config.level)?,
+        };
         Ok(level.unwrap_or_default())
     }
 }
@@ -38,7 +41,10 @@ impl LevelArgs {
 impl BackupLevelArgs {
     /// As asked for, or as the configuration file has it.
     pub fn level(&self, config: &Config) -> Result<Option<Level>, CommandError> {
-        Ok(self.level.or(of_key("backup-level", config.backup_level)?))
+        match self.level {
+            Some(level) => Ok(Some(level)),
+            None => of_key("backup-level", config.backup_level),
+        }
     }
 }
 

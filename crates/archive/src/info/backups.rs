@@ -5,7 +5,7 @@ use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{BackupType, Pin, WalEntry};
 
 use crate::backups::backup_objects::{AllObjects, DamagedObject};
-use crate::backups::backup_record::{BackupRecord, Moment};
+use crate::backups::backup_record::{BackupRecord, DatabaseRecord, Moment};
 use crate::error::ArchiveError;
 use crate::server::tablespace_record::TablespaceRecord;
 
@@ -45,6 +45,8 @@ pub struct BackupInfo {
     pub stored_bytes: u64,
     /// The tablespaces other than the data directory.
     pub tablespaces: Vec<TablespaceRecord>,
+    /// The databases, as far as the backup names them.
+    pub databases: Vec<DatabaseRecord>,
     /// Whether no page had a wrong checksum when it was taken, as far as checksums tell.
     pub checksums_verified: bool,
     /// Since when it is pinned, and why, if it is: it is not expired.
@@ -125,6 +127,7 @@ pub(super) fn backup_info(
         first_segment: names.first().cloned(),
         last_segment: names.last().cloned(),
         tablespaces: record.tablespaces.clone(),
+        databases: record.databases.clone(),
         checksums_verified: record.checksums_verified,
         pinned: None,
         missing_segments: names

@@ -161,6 +161,10 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
     let settings = args.connection.settings(&config)?;
     let defaults = BackupOptions::default();
     let timeout = args.archive_timeout.map(Duration::from_secs);
+    let threads = match args.process_max {
+        Some(threads) => Some(threads),
+        None => config.backup_process_max()?,
+    };
     let options = BackupOptions {
         backup_type: match args.backup_type {
             Type::Full => BackupType::Full,
@@ -183,10 +187,7 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
         verify: !args.no_verify,
         verify_checksums: !args.no_verify_checksums,
         level: args.level.level(&config)?.unwrap_or(defaults.level),
-        threads: args
-            .process_max
-            .or(config.backup_process_max()?)
-            .map_or(defaults.threads, usize::from),
+        threads: threads.map_or(defaults.threads, usize::from),
         max_rate_kilobytes: args.max_rate,
         pin: args.pin.map(|reason| Pin {
             pinned: Timestamp::now(),

@@ -1,5 +1,7 @@
 //! `walzip info`: what is in the repository.
 
+mod one_backup;
+
 use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use walzip_archive::info::{BackupInfo, ClusterContent, Info, info};
 use walzip_archive::receive::{ReceiveState, receive_state};
 use walzip_archive::{DamagedObject, Growth, RecoveryWindow, TimelineWal};
+use walzip_repo::BackupLabel;
 
 use crate::each_repository::each;
 use crate::error::CommandError;
@@ -20,7 +23,7 @@ use crate::table::write_section;
 /// Gaps in the WAL are shown, backups that cannot be restored because WAL is missing, and how far
 /// each timeline can be restored. Of the WAL, only the segments at the ends of each range are read:
 /// "walzip verify" reads everything. Without --repo, all repositories of the configuration file are
-/// shown.
+/// shown. With --backup, a backup is shown with its databases and tablespaces.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -38,6 +41,10 @@ pub struct InfoArgs {
     )]
     receive_directory: Option<PathBuf>,
 
+    /// Show this backup only, with its databases and tablespaces
+    #[arg(long, value_name = "LABEL", conflicts_with_all = ["json", "receive_directory"])]
+    backup: Option<BackupLabel>,
+
     /// Print JSON, whose fields are stable
     #[arg(long)]
     json: bool,
@@ -47,6 +54,9 @@ pub struct InfoArgs {
 pub fn run(args: InfoArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
     let places = args.repo.places(&config, None)?;
+    if let Some(label) = &args.backup {
+        return one_backup::run(label, &places);
+    }
     let received = args.receive_directory.or(config.receive_directory);
     let received = received.map(|directory| receive_state(&directory));
     let mut is_first = true;
@@ -189,20 +199,25 @@ fn write_cluster(f: &mut fmt::Formatter<'_>, what: &str, content: &ClusterConten
         "stored MB",
     ];
     write_section(f, &heads, rows.collect())?;
-    for backup in &content.backups {
-        write_references(f, backup)?;
-        write_pin(f, backup)?;
-        if !backup.checksums_verified {
-            let label = &backup.label;
-            writeln!(
-                f,
-                "{label}: its pages may be damaged: --no-verify-checksums"
-            )?;
-        }
-        write_missing(f, backup)?;
-        write_damaged(f, backup)?;
+    content
+        .backups
+        .iter()
+        .try_for_each(|backup| write_notes(f, backup))
+}
+
+/// What else there is to say of a backup.
+fn write_notes(f: &mut fmt::Formatter<'_>, backup: &BackupInfo) -> fmt::Result {
+    write_references(f, backup)?;
+    write_pin(f, backup)?;
+    if !backup.checksums_verified {
+        let label = &backup.label;
+        writeln!(
+            f,
+            "{label}: its pages may be damaged: --no-verify-checksums"
+        )?;
     }
-    Ok(())
+    write_missing(f, backup)?;
+    write_damaged(f, backup)
 }
 
 /// What a backup was compared with, and what it needs.

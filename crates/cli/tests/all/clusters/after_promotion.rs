@@ -46,7 +46,14 @@ fn settings_of_a_restore_are_told_of_until_they_are_reset() {
     );
     assert!(told.contains(reset), "{told}");
 
-    for name in ["recovery_target_time", "recovery_target_timeline"] {
+    let reset = "ALTER SYSTEM RESET restore_command;";
+    assert!(told.contains(reset), "{told}");
+
+    for name in [
+        "recovery_target_time",
+        "recovery_target_timeline",
+        "restore_command",
+    ] {
         restored.sql(&format!("ALTER SYSTEM RESET {name}"));
     }
     restored.sql("SELECT pg_reload_conf()");

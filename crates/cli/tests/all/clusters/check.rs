@@ -206,7 +206,7 @@ fn a_failure_that_is_past_is_not_blamed_for_a_segment_that_is_late() {
         &[
             "an earlier failure, at ",
             " is past",
-            "neither that it succeeded nor",
+            "neither a success nor a failure",
         ],
     );
     assert!(!late.contains("last failed"), "{late}");

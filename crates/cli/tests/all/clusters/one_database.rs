@@ -76,6 +76,7 @@ fn restores_one_database(major: u32) {
     primary.archive_everything();
     primary.stop();
 
+    shows_what_is_in_the_backup(&site, [&wanted, &unwanted]);
     refuses_what_is_not_there(&site);
     let mut command = site.walzip(&["restore", "-D"]);
     command.arg(site.path("restored")).arg("-T");
@@ -226,6 +227,36 @@ fn a_database_whose_name_is_not_text_is_restored_by_its_oid() {
         told.contains("They are \"other\", by their names"),
         "{told}"
     );
+}
+
+/// Before a restore of one database its name is looked for.
+fn shows_what_is_in_the_backup(site: &Site, [wanted, unwanted]: [&str; 2]) {
+    let told = succeed(&mut site.walzip(&["info", "--json"]));
+    let info: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let backup = &info["backups"][0];
+    let databases = backup["databases"].as_array().expect("a list");
+    assert!(
+        databases
+            .iter()
+            .any(|database| database["name"] == "wanted")
+    );
+    let label = backup["label"].as_str().expect("a label");
+    let shown = succeed(&mut site.walzip(&["info", "--backup", label]));
+    let fast = site.path("fast").display().to_string();
+    for row in [
+        ["wanted", wanted],
+        ["un\\\"wanted", unwanted],
+        ["fast", &fast],
+        ["backup", label],
+    ] {
+        let is_row = |line: &str| row.iter().all(|cell| line.contains(cell));
+        assert!(shown.lines().any(is_row), "{row:?}: {shown}");
+    }
+    let other = site
+        .walzip(&["info", "--backup", "20200101-000000F"])
+        .output();
+    let other = other.expect("walzip runs");
+    assert_eq!(other.status.code(), Some(75), "{}", said(&other));
 }
 
 fn refuses_what_is_not_there(site: &Site) {
