@@ -31,7 +31,7 @@ use walzip_repo::{ClusterIdentity, PutOutcome, Repository};
 use crate::archived::archived_wal::ArchivedWal;
 use crate::archived::branches::readable;
 use crate::archived::comparing::{compare, compare_with, has_copy};
-use crate::archived::later_beside::is_of_parent;
+use crate::archived::later_beside::gone_on_with;
 use crate::archived::own_history;
 use crate::archived::settling;
 use crate::archived::stable_file::StableFile;
@@ -42,7 +42,7 @@ use crate::archived::wal_times::SegmentTimes;
 use crate::cluster;
 use crate::error::ArchiveError;
 use crate::packs::is_damage;
-use crate::push::unwritten_segment::left_unwritten;
+use crate::push::unwritten_segment::{left_as_parents, left_unwritten};
 pub use crate::push::waiting::check_own;
 use crate::spool::FileFacts;
 use crate::wal::content::{self, ContentError};
@@ -159,7 +159,19 @@ impl WalFile {
         let part = owner(repository, name, file.beginning(), path, options).await?;
         if let WalFileName::Segment(segment) | WalFileName::Partial(segment) = name {
             if let Err(error) = self.check_content(&part) {
-                return self.unless_unwritten(&part, error).await;
+                let later = match name {
+                    WalFileName::Segment(_) => left_unwritten(path, *segment, part.cluster()).await,
+                    _ => None,
+                };
+                return self.nothing_there(later.ok_or(error)?);
+            }
+            let here = (&**path, *segment);
+            if let Some(found) = left_as_parents(&part, here, file).await? {
+                let named = segment.timeline;
+                let error = ContentError::Timeline { named, found };
+                let error = || ArchiveError::invalid_file(path, error, part.cluster());
+                let size = u32::try_from(file.len()).unwrap_or(u32::MAX);
+                return self.nothing_there(gone_on_with(path, *segment, size).ok_or_else(error)?);
             }
             let timeline = segment.timeline;
             // It is encoded meanwhile.
@@ -171,19 +183,11 @@ impl WalFile {
     }
 
     /// That a file has nothing of its segment is no reason to refuse it where the server has gone on with a later timeline.
-    async fn unless_unwritten(
-        &self,
-        part: &Repository,
-        error: ArchiveError,
-    ) -> Result<Pushed, ArchiveError> {
-        let WalFileName::Segment(segment) = self.name else {
-            return Err(error);
-        };
-        let later = left_unwritten(&self.path, segment, part.cluster()).await;
-        let later = later.ok_or(error)?;
+    fn nothing_there(&self, later: TimelineId) -> Result<Pushed, ArchiveError> {
         tracing::warn!(
-            "{segment} is not archived: the file was made for later, nothing was written into it under this name, and this \
-             server has gone on with timeline {later}"
+            "{} is not archived: the file was made for later, nothing was written into it under this name, and this \
+             server has gone on with timeline {later}",
+            self.name
         );
         Ok(Pushed {
             name: self.name.to_string(),
@@ -326,19 +330,8 @@ impl WalFile {
     /// Refuses what does not belong into the part of a repository.
     fn check_content(&self, part: &Repository) -> Result<(), ArchiveError> {
         let (file, cluster) = (&self.file, part.cluster());
-        let mut checked =
-            content::check_beginning(&self.name, file.beginning(), file.len(), cluster);
-        if let (Ok(()), Some(segment)) = (&checked, self.name.segment())
-            && let Ok(header) = SegmentHeader::read(file.beginning())
-            && file.opened().is_some()
-            && is_of_parent(&self.path, segment, &header)
-        {
-            checked = Err(ContentError::Timeline {
-                named: segment.timeline,
-                found: header.timeline,
-            });
-        }
-        checked.map_err(|error| ArchiveError::invalid_file(&self.path, error, cluster))
+        content::check_beginning(&self.name, file.beginning(), file.len(), cluster)
+            .map_err(|error| ArchiveError::invalid_file(&self.path, error, cluster))
     }
 
     /// Refuses a segment that does not continue what is archived before it. One that is archived itself is compared

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
+use walzip_pgformat::TimelineId;
 use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
-use walzip_pgformat::{Lsn, TimelineId};
 
 use crate::archived::shared_segment::SharedSegment;
 use crate::archived::stable_file::StableFile;
@@ -56,28 +56,13 @@ pub(crate) fn gone_on_with(path: &Path, segment: SegmentName, size: u32) -> Opti
     found.map(|history| history.timeline)
 }
 
-/// Whether a segment's timeline begins in it, as its history beside it says; nothing where that is not there. Only then has it pages
-/// of an older timeline: a server that has gone back makes files for later out of those that it had.
+/// Whether a segment's timeline begins in it, as its history beside it says; nothing where that is not there, or says nothing.
 pub(crate) fn begins_in(path: &Path, segment: SegmentName, size: u32) -> Option<bool> {
     let name = WalFileName::History(segment.timeline).to_string();
     let content = fs::read(path.with_file_name(name)).ok()?;
     let history = TimelineHistory::read(segment.timeline, &content).ok()?;
-    Some(!SharedSegment::all(segment, size, &history).is_empty())
-}
-
-/// Whether a file whose first page is at a segment's position has nothing of it: the page is of an older timeline, and the
-/// segment's begins elsewhere.
-pub(crate) fn is_of_parent(path: &Path, segment: SegmentName, header: &SegmentHeader) -> bool {
-    header.timeline < segment.timeline
-        && begins_in(path, segment, header.segment_size) == Some(false)
-}
-
-/// Whether a history beside a file says that a timeline was left before a position.
-pub(crate) fn is_left_before(path: &Path, timeline: TimelineId, position: Lsn) -> bool {
-    histories_beside(path).iter().any(|history| {
-        let left_at = history.switch_of(timeline);
-        left_at.is_some_and(|left_at| left_at < position)
-    })
+    let is_known = !history.ancestors.is_empty();
+    is_known.then(|| !SharedSegment::all(segment, size, &history).is_empty())
 }
 
 /// The histories in the directory of a file.

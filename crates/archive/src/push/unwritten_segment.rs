@@ -12,11 +12,15 @@ use std::path::Path;
 use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
-use walzip_repo::ClusterIdentity;
+use walzip_repo::{ClusterIdentity, Repository};
 
 use super::unfinished_segment::is_empty;
-use crate::archived::later_beside::{begins_in, gone_on_with, is_of_parent};
+use crate::archived::later_beside::{begins_in, gone_on_with};
+use crate::archived::stable_file::StableFile;
+use crate::archived::stored_wal::StoredWal;
 use crate::coding::off_the_runtime;
+use crate::error::ArchiveError;
+use crate::packs::is_damage;
 use crate::wal::content;
 
 /// The timeline with which the server has gone on, where a file that has a segment's name has nothing of it. That no page
@@ -29,9 +33,8 @@ pub(crate) async fn left_unwritten(
     let path = path.to_owned();
     off_the_runtime(move || {
         let size = made_for_later(&path, segment, cluster).ok()??;
-        // Pages of any timeline at this position may be WAL of the segment in which its own begins.
-        let may_begin = begins_in(&path, segment, size).unwrap_or(true);
-        match is_empty(&path, segment, may_begin) {
+        // Pages of any timeline at this position are WAL of somebody.
+        match is_empty(&path, segment, true) {
             Some(true) => gone_on_with(&path, segment, size),
             _ => None,
         }
@@ -39,8 +42,38 @@ pub(crate) async fn left_unwritten(
     .await
 }
 
+/// Whether a file is the archived segment of an older timeline at this position, although the segment's own timeline does not begin
+/// there, as its history beside it says: the server went back in place, and has made it for later out of that one. Returns the
+/// older timeline.
+pub(crate) async fn left_as_parents(
+    part: &Repository,
+    (path, segment): (&Path, SegmentName),
+    file: &StableFile,
+) -> Result<Option<TimelineId>, ArchiveError> {
+    let Ok(header) = SegmentHeader::read(file.beginning()) else {
+        return Ok(None);
+    };
+    let is_older = header.timeline < segment.timeline;
+    if !is_older || begins_in(path, segment, header.segment_size) != Some(false) {
+        return Ok(None);
+    }
+    let of_parent = SegmentName {
+        timeline: header.timeline,
+        ..segment
+    };
+    let name = of_parent.to_string();
+    let Some(stored) = StoredWal::get(part, &name).await? else {
+        return Ok(None);
+    };
+    match file.is_in(&name, stored).await {
+        Ok(is_it) => Ok(is_it.then_some(header.timeline)),
+        Err(error) if is_damage(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The size of a segment whose file is as a server makes it for later: zeros, or one that begins as another segment of the
-/// same cluster. After a recovery in place that may be a newer one, or that of this position on the timeline that was left.
+/// same cluster. After a recovery in place that may be a newer one.
 fn made_for_later(
     path: &Path,
     segment: SegmentName,
@@ -55,7 +88,7 @@ fn made_for_later(
         return Ok(None);
     };
     if let Ok(header) = SegmentHeader::read(&page) {
-        let is_other = header.start != start || is_of_parent(path, segment, &header);
+        let is_other = header.start != start;
         let is_own = content::cluster_of_segment(&page) == Some(cluster);
         return Ok((header.segment_size == size && is_other && is_own).then_some(size));
     }
@@ -72,11 +105,9 @@ fn made_for_later(
 #[cfg(test)]
 mod tests {
     use walzip_pgformat::wal::PageHeader;
-    use walzip_repo::Repository;
     use walzip_repo::testing::memory_store;
 
     use super::*;
-    use crate::error::ArchiveError;
     use crate::push::{PushOptions, PushOutcome, push};
     use crate::wal::testing::{CLUSTER, Record, SIZE, segment};
 
@@ -158,14 +189,24 @@ mod tests {
     async fn a_file_of_the_parent_is_a_segment_only_where_its_timeline_begins() {
         const OF_CHILD: &str = "000000020000000000000015";
         let parents = segment(0x15, &[Record::row(100, 1)]);
-        for (began, has_gone_on, expected) in [
-            ("1\t0/1200100\tx\n", true, Some(PushOutcome::NothingThere)),
+        let (before, here) = ("1\t0/1200100\tx\n", "1\t0/1500090\tx\n");
+        for (began, archived, has_gone_on, expected) in [
+            (before, Some(1), true, Some(PushOutcome::NothingThere)),
             // A server that needs the segment still.
-            ("1\t0/1200100\tx\n", false, None),
-            ("1\t0/1500090\tx\n", true, Some(PushOutcome::Stored)),
+            (before, Some(1), false, None),
+            // What nobody has may be WAL, whatever the history says: it may be another server's.
+            (before, Some(2), true, Some(PushOutcome::Stored)),
+            (before, None, true, Some(PushOutcome::Stored)),
+            (here, Some(1), true, Some(PushOutcome::Stored)),
         ] {
             let repository = Repository::init(memory_store(), CLUSTER).await;
             let (repository, _) = repository.expect("a repository");
+            if let Some(fill) = archived {
+                let of_parent = segment(0x15, &[Record::row(100, fill)]);
+                let object = walzip_codec::encode(&of_parent, walzip_codec::Level::default());
+                let put = repository.put_wal(NAME, object.expect("encoded").into());
+                put.await.expect("archived");
+            }
             let place = tempfile::tempdir().expect("a directory");
             let write = |name: &str, content: &[u8]| {
                 fs::write(place.path().join(name), content).expect("written");

@@ -86,8 +86,11 @@ impl Partials {
                     continue;
                 }
             };
-            // A server that was sent less may have archived the whole one.
-            if let Some(end) = whole.as_deref().and_then(end_of) {
+            // A server that was sent less may have archived the whole one, or one that has other WAL there.
+            if let Some(end) = whole
+                .as_deref()
+                .and_then(|whole| shared_until(&content, whole))
+            {
                 from = from.max(end);
             }
             let commits = SegmentTimes::of(&content).commits_from(from);
@@ -103,11 +106,16 @@ impl Partials {
     }
 }
 
-/// The end of the last record of a segment.
-fn end_of(segment: &[u8]) -> Option<Lsn> {
-    let start = SegmentHeader::read(segment).ok()?.start;
-    let end = end_of_records(segment)?;
-    Some(Lsn(start.0 + end.offset as u64))
+/// Up to where a whole segment has the records of a partial one.
+fn shared_until(partial: &[u8], whole: &[u8]) -> Option<Lsn> {
+    let start = SegmentHeader::read(whole).ok()?.start;
+    let end = end_of_records(whole)?.offset;
+    let mut pairs = partial.iter().zip(whole);
+    let same = pairs.position(|(one, other)| one != other);
+    let until = same.map_or(end, |same| same.min(end));
+    // A record that has begun before is not shared.
+    let shared = end_of_records(&[&whole[..until], &vec![0; whole.len() - until]].concat())?;
+    Some(Lsn(start.0 + shared.offset as u64))
 }
 
 async fn read(repository: &Repository, name: &str) -> Result<Vec<u8>, ArchiveError> {
@@ -121,6 +129,29 @@ mod tests {
     use std::time::SystemTime;
     use walzip_repo::ClusterIdentity;
     use walzip_repo::testing::memory_store;
+
+    use crate::wal::testing::{Record, segment};
+
+    #[test]
+    fn a_whole_segment_has_of_a_partial_one_what_both_begin_with() {
+        let rows = |rows: &[(usize, u8)]| {
+            let rows: Vec<Record> = rows
+                .iter()
+                .map(|&(len, fill)| Record::row(len, fill))
+                .collect();
+            segment(3, &rows)
+        };
+        let partial = rows(&[(100, 1), (60, 1), (80, 1)]);
+        let at = |offset: u64| Some(Lsn(0x30_0000 + offset));
+        let (one, two, three) = (40 + 104, 40 + 104 + 64, 40 + 104 + 64 + 80);
+        for (whole, shared) in [
+            (partial.clone(), three),
+            (rows(&[(100, 1), (60, 1)]), two),
+            (rows(&[(100, 1), (90, 2), (90, 2), (90, 2)]), one),
+        ] {
+            assert_eq!(shared_until(&partial, &whole), at(shared));
+        }
+    }
 
     /// Neither a name that segments of this size do not have, nor an object that is not there.
     #[tokio::test]

@@ -5,16 +5,22 @@
 //! timeline was left, the archive may have the copy of a server that was sent less of it, so that the own file has commits
 //! that are nowhere else.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::wal_file_name::SegmentName;
-use walzip_pgformat::{Lsn, PAGE_SIZE};
 
+use crate::files::regular_file;
 use crate::wal::replayed;
+
+/// Under this name PostgreSQL wants a segment, and renames it then (XLogFileRead in access/transam/xlogrecovery.c, 15 to 18,
+/// and in xlog.c up to 14).
+const ASKED_FOR: &str = "RECOVERYXLOG";
 
 /// Bytes that are compared at a time.
 const PIECE_LEN: usize = 1 << 16;
@@ -31,14 +37,14 @@ pub(crate) struct OwnCopy {
 }
 
 impl OwnCopy {
-    /// The file beside the destination that has a segment's name, if it was written as that segment.
+    /// The file beside the destination that has a segment's name, if it was written as that segment, where PostgreSQL asks.
     pub(crate) fn beside(destination: &Path, segment: SegmentName) -> io::Result<Option<OwnCopy>> {
-        let path = destination.with_file_name(segment.to_string());
-        if path == destination {
+        if destination.file_name() != Some(OsStr::new(ASKED_FOR)) {
             return Ok(None);
         }
-        let file = match File::open(&path) {
-            Ok(file) => file,
+        let path = destination.with_file_name(segment.to_string());
+        let file = match regular_file::open(&path) {
+            Ok((file, _)) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -74,26 +80,26 @@ impl OwnCopy {
         Ok(())
     }
 
-    /// Up to where this one has records, if the archived copy, which has come whole, is only its beginning. Where each has its own,
-    /// the archive's counts, as to PostgreSQL.
-    pub(crate) fn goes_on_to(&self) -> io::Result<Option<Lsn>> {
+    /// Whether the archived copy, which has come whole, is the beginning of this one, which has records after it. Where each has its
+    /// own, the archive's counts, as to PostgreSQL.
+    pub(crate) fn goes_on(&self) -> io::Result<bool> {
         let Some((at, rest)) = &self.rest else {
-            return Ok(None);
+            return Ok(false);
         };
         let size = self.header.segment_size as usize;
         // What begins in the segment and goes on in the next one counts: that may be there, too.
-        let end = |segment: &[u8]| replayed::end_with_next(segment).filter(|end| end > at);
-        let Some(end_of_own) = end(&self.read(0, size)?) else {
-            return Ok(None);
-        };
+        let ends_after =
+            |segment: &[u8]| replayed::end_with_next(segment).is_some_and(|end| end > *at);
+        if !ends_after(&self.read(0, size)?) {
+            return Ok(false);
+        }
         // What was cut off in the last page looks like a record that goes on in the next segment.
-        let is_cut_off = rest.iter().all(|&byte| byte == 0);
-        let is_beginning = is_cut_off || {
-            let mut archived = self.read(0, *at)?;
-            archived.extend_from_slice(rest);
-            end(&archived).is_none()
-        };
-        Ok(is_beginning.then_some(Lsn(self.header.start.0 + end_of_own as u64)))
+        if rest.iter().all(|&byte| byte == 0) {
+            return Ok(true);
+        }
+        let mut archived = self.read(0, *at)?;
+        archived.extend_from_slice(rest);
+        Ok(!ends_after(&archived))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -130,7 +136,7 @@ pub(crate) fn goes_on_after(
     let mut piece = vec![0; PIECE_LEN];
     loop {
         match archived.read(&mut piece)? {
-            0 => return Ok(own.goes_on_to()?.is_some()),
+            0 => return own.goes_on(),
             read => own.compare(&piece[..read])?,
         }
     }

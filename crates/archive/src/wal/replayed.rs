@@ -3,6 +3,8 @@
 //! A server that receives WAL writes it into files that were others before, and makes files for later out of old ones: behind the
 //! last record there may be remains. They were written two segments before at least, and have other positions.
 
+use std::ops::Range;
+
 use walzip_pgformat::wal::{
     Event, PageHeader, RECORD_HEADER_LEN, RecordHeader, RecordLayout, SegmentHeader, SegmentReader,
     is_switch,
@@ -123,19 +125,21 @@ pub(crate) fn end_before(segment: &[u8], at: usize, left_at: Option<usize>) -> O
 }
 
 /// Up to where a segment has to be archived, so that nothing is lost with it but records that a server replays: up to its beginning,
-/// if nothing behind the last record says that it is of this segment. Where a record was begun there, and no page after that,
-/// up to the end of that record's header, which tells one record from all others. Nothing where there may be more.
+/// if nothing behind the last record says that it is of this segment. Where one record was begun there, and nothing after it,
+/// up to the end of its header, which tells one record from all others. Nothing where there may be more.
 pub(crate) fn needed_of_rest(segment: &[u8]) -> Option<usize> {
     let (end, read_until) = end_of(segment, |part| part.is_whole || part.end == segment.len())?;
     let at = end.offset.max(read_until);
     if has_pages_from(segment, at) {
         return None;
     }
-    let is_all = at >= segment.len() || !has_records_around(segment, at);
-    Some(match is_all {
-        true => 0,
-        false => at.next_multiple_of(8) + RECORD_HEADER_LEN,
-    })
+    if at >= segment.len() || !has_records_around(segment, at) {
+        return Some(0);
+    }
+    let after = at.next_multiple_of(8) + RECORD_HEADER_LEN;
+    let page_end = at.next_multiple_of(PAGE_SIZE);
+    let is_last = !has_records_in(segment, after..page_end);
+    is_last.then_some(after)
 }
 
 /// The end of what counts, and where that ends which is read with it: a record that was begun may go on for some pages.
@@ -188,6 +192,12 @@ fn are_remains(segment: &[u8], at: usize) -> bool {
 /// Whether a record begins on the page of an offset, of which some byte is at the offset or behind it, and which names a
 /// predecessor in this segment or in the one before. Remains name older ones.
 fn has_records_around(segment: &[u8], at: usize) -> bool {
+    let page = at - at % PAGE_SIZE;
+    let first = (at + 1).saturating_sub(RECORD_HEADER_LEN).max(page);
+    has_records_in(segment, first..at.next_multiple_of(PAGE_SIZE))
+}
+
+fn has_records_in(segment: &[u8], range: Range<usize>) -> bool {
     let Ok(header) = SegmentHeader::read(segment) else {
         return true;
     };
@@ -200,9 +210,7 @@ fn has_records_around(segment: &[u8], at: usize) -> bool {
             read.total_len as usize >= RECORD_HEADER_LEN && predecessors.contains(&read.prev)
         })
     };
-    let page = at - at % PAGE_SIZE;
-    let first = (at + 1).saturating_sub(RECORD_HEADER_LEN).max(page);
-    let mut records = (first.next_multiple_of(8)..at.next_multiple_of(PAGE_SIZE)).step_by(8);
+    let mut records = (range.start.next_multiple_of(8)..range.end).step_by(8);
     records.any(is_own)
 }
 

@@ -11,7 +11,6 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Input, Lsn, PAGE_SIZE, ReadAt};
 use walzip_repo::{AsideLabel, ClusterIdentity, Repository};
 
-use crate::archived::later_beside::is_of_parent;
 use crate::archived::stored_wal::{self, StoredWal};
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
@@ -54,7 +53,6 @@ impl LocalSegment {
         let file_name = WalFileName::Segment(name);
         let is_begun_with =
             |len| content::check_beginning(&file_name, &beginning, len, cluster).is_ok();
-        let is_own = |header: &SegmentHeader| !is_of_parent(path, name, header);
         let segment = |header| LocalSegment {
             path: path.to_owned(),
             file,
@@ -62,16 +60,12 @@ impl LocalSegment {
             header,
         };
         Ok(match SegmentHeader::read(&beginning) {
-            Ok(header) if is_begun_with(len) && is_own(&header) => Opened::Segment(segment(header)),
+            Ok(header) if is_begun_with(len) => Opened::Segment(segment(header)),
             Ok(header)
                 if len < header.segment_size as usize
-                    && is_own(&header)
                     && is_begun_with(header.segment_size as usize) =>
             {
                 Opened::CutOff(segment(header))
-            }
-            Ok(header) if !is_own(&header) && is_empty(path, name, false) == Some(true) => {
-                Opened::Unwritten
             }
             _ if len == 0 || is_empty(path, name, true) == Some(true) => Opened::Unwritten,
             _ => Opened::Other,

@@ -22,7 +22,7 @@ use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::packs::is_damage;
 use crate::pins::FollowedBackups;
-use crate::push::unwritten_segment::left_unwritten;
+use crate::push::unwritten_segment::{left_as_parents, left_unwritten};
 
 /// What a file is worth that a restore would remove.
 enum Worth {
@@ -53,7 +53,7 @@ pub(super) async fn find(
     for file in files.iter().chain(&strays) {
         let name = file.name.to_string();
         let worth = match file.name {
-            WalFileName::Segment(name) if is_left_unwritten(file, name, repository).await => {
+            WalFileName::Segment(name) if is_left_unwritten(file, name, repository).await? => {
                 Worth::Nothing
             }
             _ if file.is_ready => match stored.archived.contains(&name) {
@@ -83,9 +83,21 @@ pub(super) async fn find(
 }
 
 /// Whether a push would find that there is nothing to archive.
-async fn is_left_unwritten(file: &WalFile, name: SegmentName, repository: &Repository) -> bool {
-    let later = left_unwritten(&file.path, name, repository.cluster()).await;
-    later.is_some()
+async fn is_left_unwritten(
+    file: &WalFile,
+    name: SegmentName,
+    repository: &Repository,
+) -> Result<bool, ArchiveError> {
+    let path = &file.path;
+    if left_unwritten(path, name, repository.cluster())
+        .await
+        .is_some()
+    {
+        return Ok(true);
+    }
+    let opened = StableFile::open(path, PAGE_SIZE as u64).await?;
+    let parents = left_as_parents(repository, (path, name), &opened).await?;
+    Ok(parents.is_some())
 }
 
 fn lost_if(is_lost: bool) -> Worth {

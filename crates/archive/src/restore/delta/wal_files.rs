@@ -75,8 +75,11 @@ pub(super) fn strays_in(data: &Path, cluster: ClusterIdentity) -> Vec<WalFile> {
                 continue;
             }
             let is_known = directory == pg_wal && name.parse::<WalFileName>().is_ok();
-            if let (true, false, Some(segment)) = (metadata.is_file(), is_known, segment_in(&name))
-                && is_segment_of(&path, segment, cluster)
+            if !metadata.is_file() || is_known {
+                continue;
+            }
+            if let Some(segment) =
+                segments_in(&name).find(|segment| is_segment_of(&path, *segment, cluster))
             {
                 strays.push(WalFile {
                     name: WalFileName::Segment(segment),
@@ -90,10 +93,10 @@ pub(super) fn strays_in(data: &Path, cluster: ClusterIdentity) -> Vec<WalFile> {
     strays
 }
 
-/// The segment whose name is a part of a name.
-fn segment_in(name: &str) -> Option<SegmentName> {
+/// The segments whose names may be a part of a name.
+fn segments_in(name: &str) -> impl Iterator<Item = SegmentName> {
     let parts = (0..name.len()).filter_map(|start| name.get(start..start + SEGMENT_NAME_LEN));
-    parts.filter_map(|part| part.parse().ok()).next()
+    parts.filter_map(|part| part.parse().ok())
 }
 
 /// Whether the first page of a file is that of a segment of a cluster.

@@ -222,6 +222,9 @@ async fn a_file_for_later_with_the_parents_wal_is_not_lost() {
     place.has(&name(2, 0x13), &parents, None);
     assert_eq!(place.lost().await, [0x13]);
     place.has("00000002.history", FORK_HISTORY.as_bytes(), DONE);
+    // It may be this server's, and the history another one's.
+    assert_eq!(place.lost().await, [0x13]);
+    place.archive(&name(1, 0x13), &parents).await;
     assert_eq!(place.lost().await, NOTHING);
 }
 
@@ -284,6 +287,15 @@ async fn a_torn_end_of_what_is_archived_is_not_lost() {
     let other = segment(FORK, &common_and(&[80, 91]));
     place.has(&name(1, FORK), &other[..PAGE_SIZE], None);
     assert_eq!(place.lost().await, [FORK]);
+    // Of a record there is damage, and after it own ones.
+    let more = segment(FORK, &common_and(&[80, 90, 200, 30, 50, 60]));
+    let flipped_at = end.len() - 4;
+    for from in [flipped_at, 0x1C0] {
+        let mut own = more.clone();
+        own[from] ^= 1;
+        place.has(&name(1, FORK), &own, None);
+        assert_eq!(place.lost().await, [FORK], "{from}");
+    }
     // A record of its own, which is damaged.
     let mut other = other;
     other[0x150] ^= 1;
@@ -340,6 +352,7 @@ async fn a_segment_in_another_place_is_compared() {
         ("pg_wal/", ".bak"),
         ("", ".bak"),
         ("pg_wal/old.", ""),
+        ("pg_wal/BAD20261201", ""),
         ("save/global/", ""),
     ] {
         let path = data.join(format!("{before}{}{after}", name(1, FORK)));
