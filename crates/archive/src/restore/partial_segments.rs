@@ -91,7 +91,10 @@ impl Partials {
                 .as_deref()
                 .and_then(|whole| shared_until(&content, whole))
             {
-                from = from.max(end);
+                from = match timeline == goal {
+                    true => end,
+                    false => from.max(end),
+                };
             }
             let commits = SegmentTimes::of(&content).commits_from(from);
             if !commits.is_empty() {
