@@ -30,12 +30,12 @@ use crate::coding;
 use crate::coding::Beginning;
 use crate::error::ArchiveError;
 use crate::files::durable;
+use crate::files::own_copy::OwnCopy;
 use crate::get::clock_guard::ClockGuard;
 use crate::get::tablespace_guard::TablespaceGuard;
 use crate::packs::{Before, Undecoded, is_damage};
 use crate::wal::content;
 use crate::wal::expected_end::ExpectedEnd;
-use crate::wal::own_copy::OwnCopy;
 
 /// How to get.
 #[derive(Clone, Debug, Default)]

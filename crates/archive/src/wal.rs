@@ -2,7 +2,6 @@
 
 pub(crate) mod content;
 pub(crate) mod expected_end;
-pub(crate) mod own_copy;
 pub(crate) mod replayed;
 pub(crate) mod segment_times;
 #[cfg(test)]

@@ -25,8 +25,8 @@ use super::side::{Alive, Side, WorkerLock};
 use crate::cluster::replay_start;
 use crate::error::ArchiveError;
 use crate::files::durable;
+use crate::files::own_copy;
 use crate::files::regular_file;
-use crate::wal::own_copy;
 
 const POSITION: &str = "position";
 const AHEAD: &str = "ahead";
