@@ -374,10 +374,10 @@ mod tests {
             let own = [&ended(1)[..end], &older[end..]].concat();
             write("000000010000000000000003", &own);
             write("00000002.history", b"1\t0/400000\tx\n");
-            let mut next = segment(4, &[Record::row(90, 1)]);
-            // The timeline of its page.
-            next[4..8].copy_from_slice(&2_u32.to_le_bytes());
-            write("000000020000000000000004", &next);
+            write(
+                "000000020000000000000004",
+                &segment(4, &[Record::row(90, 1)]),
+            );
             for name in ["00000002.history", "000000020000000000000004"] {
                 let path = directory.path().join(name);
                 let pushed = push(&repository, &path, &PushOptions::default()).await;

@@ -198,10 +198,7 @@ fn a_failure_is_told_by_the_call_for_that_file_and_nothing_behind_it_is_lost() {
 fn a_timeline_waits_for_its_history() {
     let sandbox = ready(1);
     let second = "000000020000000000000002";
-    let mut of_second = segment(2);
-    // The timeline of its first page.
-    of_second[4..8].copy_from_slice(&2_u32.to_le_bytes());
-    make_ready(&sandbox, second, &of_second);
+    make_ready(&sandbox, second, &segment(2));
     make_ready(
         &sandbox,
         "00000002.history",
